@@ -1,0 +1,120 @@
+//! The completely fair queue of 2.6.23 to 6.5, in its form of v5.5 to v5.7: who runs next, and when one gives way.
+
+use super::{Queue, Slot};
+use crate::load_weight::{LoadWeight, calc_delta, calc_delta_fair};
+use crate::sim::rq::{CfsRq, NO_TASK, SchedEntity, Task, TaskId};
+use crate::sim::timeline::vruntime_before;
+use crate::sim::tunables::{Features, Tunables};
+use crate::slot;
+
+/// The table of this queue.
+pub const QUEUE: Queue = Queue {
+    place_entity: slot!(place_entity),
+    pick_next_entity: slot!(pick_next_entity),
+    check_preempt_tick: slot!(check_preempt_tick),
+    wakeup_preempt_entity: slot!(wakeup_preempt_entity),
+};
+
+/// What the queue's decisions read beside the queue.
+#[derive(Clone, Copy)]
+pub struct QueueEnv<'a> {
+    /// The table of slots.
+    pub queue: &'a Queue,
+    /// Latencies and granularities.
+    pub tunables: &'a Tunables,
+    /// Scheduler features.
+    pub features: &'a Features,
+    /// All tasks.
+    pub tasks: &'a [Task],
+}
+
+/// kernel/sched/fair.c, v5.7, place_entity(): the vruntime of an entity that enters the queue.
+///
+/// A new task starts one slice behind the queue (START_DEBIT); a sleeper gets credit for at most half a latency
+/// (GENTLE_FAIR_SLEEPERS), and never goes back.
+fn place_entity(env: &QueueEnv<'_>, cfs: &CfsRq, se: &SchedEntity, initial: bool) -> u64 {
+    let mut vruntime = cfs.min_vruntime;
+    if initial {
+        if env.features.start_debit {
+            vruntime = vruntime.wrapping_add(sched_vslice(env, cfs, se));
+        }
+    } else {
+        let latency = env.tunables.sched_latency_ns;
+        let credit = if env.features.gentle_fair_sleepers { latency >> 1 } else { latency };
+        vruntime = vruntime.wrapping_sub(credit);
+    }
+    if vruntime_before(se.vruntime, vruntime) { vruntime } else { se.vruntime }
+}
+
+/// kernel/sched/fair.c, v5.7, pick_next_entity(): the leftmost entity, unless a buddy may run without unfairness.
+fn pick_next_entity(env: &QueueEnv<'_>, cfs: &CfsRq, curr: TaskId) -> TaskId {
+    let leftmost = match cfs.timeline.first() {
+        Some((vruntime, task)) if curr == NO_TASK || !vruntime_before(env.tasks[curr as usize].se.vruntime, vruntime) => {
+            task
+        }
+        _ => curr,
+    };
+    let fair = |buddy: TaskId| {
+        buddy != NO_TASK
+            && (env.queue.wakeup_preempt_entity.f)(env, &env.tasks[buddy as usize].se, &env.tasks[leftmost as usize].se) < 1
+    };
+    if fair(cfs.next) {
+        cfs.next
+    } else if fair(cfs.last) {
+        cfs.last
+    } else {
+        leftmost
+    }
+}
+
+/// kernel/sched/fair.c, v5.7, check_preempt_tick(): whether the running entity has had its slice.
+fn check_preempt_tick(env: &QueueEnv<'_>, cfs: &CfsRq) -> bool {
+    let curr = &env.tasks[cfs.curr as usize].se;
+    let ideal_runtime = sched_slice(env, cfs, curr);
+    let delta_exec = curr.sum_exec_runtime - curr.prev_sum_exec_runtime;
+    if delta_exec > ideal_runtime {
+        return true;
+    }
+    if delta_exec < env.tunables.min_granularity_ns {
+        return false;
+    }
+    let Some((vruntime, _)) = cfs.timeline.first() else { return false };
+    let delta = curr.vruntime.wrapping_sub(vruntime) as i64;
+    delta >= 0 && delta as u64 > ideal_runtime
+}
+
+/// kernel/sched/fair.c, v5.7, wakeup_preempt_entity(): 1 if `se` is so far behind `curr` that it should preempt it, -1 if
+/// it is ahead, 0 in between.
+fn wakeup_preempt_entity(env: &QueueEnv<'_>, curr: &SchedEntity, se: &SchedEntity) -> i32 {
+    let vdiff = curr.vruntime.wrapping_sub(se.vruntime) as i64;
+    if vdiff <= 0 {
+        return -1;
+    }
+    let granularity = calc_delta_fair(env.tunables.wakeup_granularity_ns, se.weight, se.inv_weight);
+    i32::from(vdiff > granularity as i64)
+}
+
+/// kernel/sched/fair.c, v5.7, __sched_period(): the time in which every entity runs once.
+fn sched_period(tunables: &Tunables, nr_running: u64) -> u64 {
+    if nr_running > tunables.sched_nr_latency {
+        nr_running * tunables.min_granularity_ns
+    } else {
+        tunables.sched_latency_ns
+    }
+}
+
+/// kernel/sched/fair.c, v5.7, sched_slice(): an entity's share of the period, by weight.
+fn sched_slice(env: &QueueEnv<'_>, cfs: &CfsRq, se: &SchedEntity) -> u64 {
+    let period = sched_period(env.tunables, u64::from(cfs.nr_running) + u64::from(!se.on_rq));
+    let mut load = cfs.load;
+    if !se.on_rq {
+        load.add(se.weight);
+    }
+    let LoadWeight { weight, inv_weight } = load;
+    calc_delta(period, se.weight, weight, inv_weight)
+}
+
+/// kernel/sched/fair.c, v5.7, sched_vslice(): the slice in virtual time.
+fn sched_vslice(env: &QueueEnv<'_>, cfs: &CfsRq, se: &SchedEntity) -> u64 {
+    calc_delta_fair(sched_slice(env, cfs, se), se.weight, se.inv_weight)
+}

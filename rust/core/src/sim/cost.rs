@@ -1,0 +1,127 @@
+//! What the kernel does not decide and a machine needs time for: the cost model.
+//!
+//! One set of numbers a machine, blind to the kernel: nothing here may know a kernel's name or a patch.
+//! A value is a guess about hardware, measured or fitted; each states its unit in its name.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, SimError};
+
+/// Declares [`CostModel`] with a default and a description a field, and the table Python shows.
+macro_rules! cost_model {
+    ($( $(#[doc = $doc:literal])+ $name:ident: $default:literal, )+) => {
+        /// Costs of a machine, in ns where the name says so, per mille of full speed otherwise.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct CostModel {
+            $( $(#[doc = $doc])+ pub $name: u64, )+
+        }
+
+        impl Default for CostModel {
+            fn default() -> Self {
+                Self { $( $name: $default, )+ }
+            }
+        }
+
+        /// Name, default and description of every cost.
+        pub const COST_TABLE: &[(&str, u64, &str)] = &[ $( (stringify!($name), $default, concat!($($doc),+)), )+ ];
+
+        impl CostModel {
+            fn values(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [ $( (stringify!($name), self.$name), )+ ].into_iter()
+            }
+        }
+    };
+}
+
+cost_model! {
+    /// Context switch between two tasks, from the decision to the first instruction of the next.
+    context_switch_ns: 900,
+    /// What a switch to another address space costs on top (processes, not threads).
+    mm_switch_ns: 150,
+    /// try_to_wake_up() on the waker's CPU, placement scan excluded.
+    wakeup_ns: 600,
+    /// Looking at one CPU while searching an idle one.
+    scan_cpu_ns: 25,
+    /// Reschedule interrupt from one busy CPU to another.
+    ipi_ns: 1_000,
+    /// Leaving the idle state after the interrupt.
+    idle_exit_ns: 3_000,
+    /// Timer tick with its accounting.
+    tick_ns: 1_200,
+    /// A balance pass, before it looks at any CPU.
+    balance_pass_ns: 600,
+    /// A balance pass, for each CPU of the domain.
+    balance_cpu_ns: 60,
+    /// Moving one task in a balance pass.
+    balance_move_ns: 800,
+    /// Starting and finishing the stopper for an active balance.
+    active_balance_ns: 3_000,
+    /// fork() in the parent.
+    fork_ns: 60_000,
+    /// Creation of a thread in the parent.
+    thread_create_ns: 12_000,
+    /// exit() of a process.
+    exit_ns: 45_000,
+    /// exit() of a thread.
+    thread_exit_ns: 6_000,
+    /// wait() for one child that has ended.
+    reap_ns: 5_000,
+    /// poll() or an interrupted look at a file that is not ready.
+    poll_ns: 500,
+    /// write() of a message into a pipe, its copy excluded.
+    pipe_write_ns: 400,
+    /// read() of a message from a pipe, its copy excluded.
+    pipe_read_ns: 400,
+    /// Part of a pipe operation that holds the pipe's mutex.
+    pipe_locked_ns: 250,
+    /// write() of a message into an AF_UNIX stream socket, its copy excluded.
+    socket_write_ns: 900,
+    /// read() of a message from an AF_UNIX stream socket, its copy excluded.
+    socket_read_ns: 900,
+    /// Part of a socket operation that holds the receive queue's lock.
+    socket_locked_ns: 60,
+    /// Copy of 1,024 bytes.
+    copy_kib_ns: 100,
+    /// A message or a lock last touched by another CPU of the same LLC.
+    transfer_llc_ns: 60,
+    /// The same from another LLC of the node.
+    transfer_node_ns: 200,
+    /// The same from another node.
+    transfer_remote_ns: 400,
+    /// First run after a move to another core of the same LLC: private caches refilled.
+    refill_llc_ns: 1_000,
+    /// The same after a move to another LLC of the node.
+    refill_node_ns: 3_000,
+    /// The same after a move to another node.
+    refill_remote_ns: 6_000,
+    /// Speed of a hardware thread while one sibling is busy.
+    smt2_speed_permille: 620,
+    /// Speed of a hardware thread while two siblings are busy.
+    smt3_speed_permille: 460,
+    /// Speed of a hardware thread while three or more siblings are busy.
+    smt4_speed_permille: 370,
+    /// Even spread of every piece of work around its mean, plus or minus.
+    work_jitter_permille: 150,
+    /// Largest offset of one CPU's tick from the others', drawn for each CPU and seed.
+    tick_skew_ns: 20_000,
+}
+
+impl CostModel {
+    /// Checks the ranges that the engine relies on.
+    pub fn validate(&self) -> Result<()> {
+        for (name, value) in self.values() {
+            let argument = format!("costs.{name}");
+            if name.ends_with("speed_permille") && !(1..=1000).contains(&value) {
+                return Err(SimError::invalid(argument, value, "a speed is 1 to 1000 per mille"));
+            }
+            if name == "work_jitter_permille" && value > 1000 {
+                return Err(SimError::invalid(argument, value, "a spread is 0 to 1000 per mille"));
+            }
+            if name.ends_with("_ns") && value > 1_000_000_000 {
+                return Err(SimError::invalid(argument, value, "a cost is at most 1000000000 ns"));
+            }
+        }
+        Ok(())
+    }
+}

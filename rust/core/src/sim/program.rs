@@ -1,0 +1,89 @@
+//! What tasks do: programs of a few operations, walked by a small interpreter (`exec`).
+//!
+//! A program is a span of `Sim::ops`, shared by all tasks that do the same; a task keeps its place and its counters.
+
+use super::rq::TaskId;
+
+/// A channel's index in `Sim::channels`.
+pub type ChannelId = u32;
+
+/// One operation of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// fork() or clone() of the tasks `first .. first + count`, one after another.
+    Fork {
+        /// The first child.
+        first: TaskId,
+        /// How many.
+        count: u32,
+    },
+    /// write() of one message to each of `count` channels, in order, `rounds` times over.
+    Write {
+        /// The first channel.
+        first: ChannelId,
+        /// How many channels.
+        count: u32,
+        /// How often.
+        rounds: u32,
+    },
+    /// read() of `messages` messages.
+    Read {
+        /// From where.
+        channel: ChannelId,
+        /// How many.
+        messages: u32,
+    },
+    /// poll() until the channel has a message, which stays there.
+    Poll {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// wait() for `children` children to end.
+    Reap {
+        /// How many.
+        children: u32,
+    },
+    /// The benchmark's clock starts.
+    ClockStart,
+    /// The benchmark's clock stops, and with it the run.
+    ClockStop,
+    /// exit().
+    Exit,
+}
+
+/// How far the present operation has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Nothing done yet: the next look decides what it costs.
+    Begin,
+    /// The work of the operation is under way; its effect comes at the end.
+    Work,
+    /// Looking at a file that was not ready; sleeps at the end if it still is not.
+    Look,
+    /// Waking a herd of pollers one by one, interrupts off.
+    Herd,
+}
+
+/// A task's place in its program.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// The present operation, an index into `Sim::ops`.
+    pub at: u32,
+    /// Its phase.
+    pub phase: Phase,
+    /// Slept inside the present operation (a pipe then passes the wake-up on).
+    pub slept: bool,
+    /// Channels written in this round.
+    pub step: u32,
+    /// Rounds, messages, children done.
+    pub done: u32,
+    /// The parent, woken at exit.
+    pub parent: TaskId,
+}
+
+impl Program {
+    /// At the start of the program at `at`.
+    pub fn new(at: u32, parent: TaskId) -> Self {
+        Self { at, phase: Phase::Begin, slept: false, step: 0, done: 0, parent }
+    }
+}

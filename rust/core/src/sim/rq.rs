@@ -1,0 +1,189 @@
+//! Runqueues and tasks: plain data, each field with its twin in the kernel.
+
+use crate::cpumask::CpuMask;
+use crate::load_weight::LoadWeight;
+use crate::pelt::{Removed, SchedAvg};
+use crate::rng::Rng;
+use crate::sim::program::Program;
+use crate::sim::timeline::Timeline;
+
+/// A task's index in `Sim::tasks`.
+pub type TaskId = u32;
+
+/// No task: the end of a list, an idle CPU.
+pub const NO_TASK: TaskId = TaskId::MAX;
+
+/// `UTIL_AVG_UNCHANGED`: the estimate was stored and util_avg has not moved since.
+pub const UTIL_AVG_UNCHANGED: u32 = 1;
+
+/// Where a task stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TaskState {
+    /// Not forked yet.
+    New,
+    /// Running or waiting in a runqueue (`on_rq`).
+    Runnable,
+    /// Asleep.
+    Sleeping,
+    /// Woken and on the way to a remote CPU's wake list (`TASK_WAKING`).
+    Waking,
+    /// Exited.
+    Dead,
+}
+
+/// `struct sched_entity` of a task.
+#[derive(Clone, Debug)]
+pub struct SchedEntity {
+    /// Weighted run time, ns; relative to min_vruntime while the task migrates.
+    pub vruntime: u64,
+    /// `load.weight`, scaled by 1024.
+    pub weight: u64,
+    /// `load.inv_weight`.
+    pub inv_weight: u32,
+    /// Whether the entity is queued or running.
+    pub on_rq: bool,
+    /// Start of the span of run time not yet accounted.
+    pub exec_start: u64,
+    /// All run time, ns.
+    pub sum_exec_runtime: u64,
+    /// `sum_exec_runtime` when the task was last picked.
+    pub prev_sum_exec_runtime: u64,
+    /// The PELT signals.
+    pub avg: SchedAvg,
+    /// `util_est.enqueued`, with [`UTIL_AVG_UNCHANGED`] in bit 0.
+    pub util_est_enqueued: u32,
+    /// `util_est.ewma`.
+    pub util_est_ewma: u32,
+}
+
+/// `struct task_struct`, as far as the fair scheduler reads it, and what the task does.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// The fair entity.
+    pub se: SchedEntity,
+    /// Where the task stands.
+    pub state: TaskState,
+    /// `task_cpu()`: where it runs, waits or last ran.
+    pub cpu: u16,
+    /// CPU whose caches it last ran on; differs from `cpu` after a move.
+    pub last_run_cpu: u16,
+    /// `recent_used_cpu`.
+    pub recent_used_cpu: u16,
+    /// `last_wakee`.
+    pub last_wakee: TaskId,
+    /// `wakee_flips`.
+    pub wakee_flips: u32,
+    /// `wakee_flip_decay_ts`, jiffies.
+    pub wakee_flip_decay_ts: u64,
+    /// CPUs the task may use; `None` = all.
+    pub allowed: Option<Box<CpuMask>>,
+    /// Neighbours in the runqueue's list of tasks (`group_node`): towards the head and towards the tail.
+    pub list_prev: TaskId,
+    /// See `list_prev`.
+    pub list_next: TaskId,
+    /// Address space: a switch between two spaces costs more.
+    pub mm: u32,
+    /// Work left of the present step at full speed, ns, while the task is not running.
+    pub remaining_ns: u64,
+    /// Since when it waits in a runqueue, for run_delay.
+    pub queued_since_ns: u64,
+    /// What it does.
+    pub program: Program,
+    /// The stream of its work times.
+    pub rng: Rng,
+}
+
+/// `struct cfs_rq` of a CPU (root).
+#[derive(Clone, Debug)]
+pub struct CfsRq {
+    /// Waiting entities; the running one is not in it.
+    pub timeline: Timeline,
+    /// `min_vruntime`.
+    pub min_vruntime: u64,
+    /// Sum of the weights of all queued entities, the running one included (`load`).
+    pub load: LoadWeight,
+    /// Queued entities, the running one included.
+    pub nr_running: u32,
+    /// The running task.
+    pub curr: TaskId,
+    /// `next` buddy.
+    pub next: TaskId,
+    /// `last` buddy.
+    pub last: TaskId,
+    /// The queue's PELT signals.
+    pub avg: SchedAvg,
+    /// Signals of tasks that left while asleep, to be taken off at the next update.
+    pub removed: Removed,
+    /// `avg.util_est.enqueued`.
+    pub util_est_enqueued: u32,
+}
+
+/// A CPU with its `struct rq`.
+#[derive(Clone, Debug)]
+pub struct Rq {
+    /// The fair queue.
+    pub cfs: CfsRq,
+    /// `clock` (and `clock_task`: no interrupt time is taken off), as of the last update.
+    pub clock: u64,
+    /// `clock_pelt`.
+    pub clock_pelt: u64,
+    /// `lost_idle_time`.
+    pub lost_idle_time: u64,
+    /// Head of the list of runnable tasks (`cfs_tasks`): latest enqueued or picked.
+    pub list_head: TaskId,
+    /// Its tail, where balancing starts.
+    pub list_tail: TaskId,
+    /// `idle_stamp`, 0 = none.
+    pub idle_stamp: u64,
+    /// `avg_idle`, ns.
+    pub avg_idle: u64,
+    /// `max_idle_balance_cost`, ns.
+    pub max_idle_balance_cost: u64,
+    /// `next_balance`, jiffies.
+    pub next_balance: u64,
+    /// `idle_balance`: the last tick found the CPU idle.
+    pub idle_balance: bool,
+    /// The idle CPU has no tick (`nohz.idle_cpus_mask`).
+    pub nohz_idle: bool,
+    /// Counted out of its LLC's busy CPUs (`sd->nohz_idle`).
+    pub llc_counted_idle: bool,
+    /// `has_blocked_load`.
+    pub has_blocked_load: bool,
+    /// `last_blocked_load_update_tick`, jiffies.
+    pub last_blocked_load_update_tick: u64,
+    /// An active balance is on the way (`active_balance`).
+    pub active_balance: bool,
+    /// Its destination (`push_cpu`).
+    pub push_cpu: u16,
+    /// Level of the domain that asked for it, in `push_cpu`'s hierarchy.
+    pub push_level: u8,
+    /// `TIF_NEED_RESCHED` of the running task, as seen on this CPU.
+    pub need_resched: bool,
+    /// Woken tasks that an interrupt will bring (`wake_list`).
+    pub wake_list: Vec<TaskId>,
+    /// Interrupts on the way: (time, what), few.
+    pub pending: Vec<(u64, Interrupt)>,
+    /// When the running task's step is done at the present speed.
+    pub step_end_ns: u64,
+    /// When the step's remaining work was last computed.
+    pub step_since_ns: u64,
+    /// Next tick; [`super::event::NEVER`] while the CPU is tickless.
+    pub tick_at_ns: u64,
+    /// Kernel time to be spent before the next step's own work, ns.
+    pub overhead_ns: u64,
+    /// Present speed, per mille of this CPU's full speed; 1000 without busy SMT siblings.
+    pub speed_permille: u32,
+    /// Since when the CPU has run or idled, for the time integrals.
+    pub busy_since_ns: u64,
+}
+
+/// What an interrupt asks a CPU to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interrupt {
+    /// Look at need_resched and at the wake list (`scheduler_ipi()`).
+    Reschedule,
+    /// Balance for the tickless idle CPUs (`nohz_csd_func()`).
+    NohzKick,
+    /// Run the stopper's push (`active_load_balance_cpu_stop()`).
+    ActiveBalance,
+}

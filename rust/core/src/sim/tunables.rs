@@ -1,0 +1,184 @@
+//! sysctls, debugfs switches and build options that decisions read, with the kernel's defaults.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, SimError};
+use crate::kernels::unknown;
+
+/// `/proc/sys/kernel/sched_*` and the build options beside them, as set: `None` = the kernel's default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TunableSettings {
+    /// CONFIG_HZ: 100, 250, 300 or 1000.
+    pub hz: Option<u32>,
+    /// Half-life of PELT, in periods of 1024 us.
+    pub pelt_half_life_ms: Option<u32>,
+    /// `sched_latency_ns`.
+    pub sched_latency_ns: Option<u64>,
+    /// `sched_min_granularity_ns`.
+    pub min_granularity_ns: Option<u64>,
+    /// `sched_wakeup_granularity_ns`.
+    pub wakeup_granularity_ns: Option<u64>,
+    /// `sched_migration_cost_ns`; -1 = tasks are always cache hot.
+    pub migration_cost_ns: Option<i64>,
+    /// `sched_nr_migrate`.
+    pub nr_migrate: Option<u32>,
+    /// CONFIG_PREEMPTION.
+    pub preemption: Option<bool>,
+}
+
+/// The settings with every default filled in for a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunables {
+    /// Ticks a second.
+    pub hz: u32,
+    /// Length of a tick, ns.
+    pub tick_ns: u64,
+    /// Half-life of PELT.
+    pub pelt_half_life_ms: u32,
+    /// Period in which every entity runs once, ns.
+    pub sched_latency_ns: u64,
+    /// Shortest slice, ns.
+    pub min_granularity_ns: u64,
+    /// Lead that protects the running entity from a waking one, ns.
+    pub wakeup_granularity_ns: u64,
+    /// Entities that a latency is shared by before it is stretched.
+    pub sched_nr_latency: u64,
+    /// Time for which a task that ran counts as cache hot, ns; -1 = always.
+    pub migration_cost_ns: i64,
+    /// Most tasks looked at in one pull.
+    pub nr_migrate: u32,
+    /// CONFIG_PREEMPTION.
+    pub preemption: bool,
+}
+
+/// Tick rates that the kernel can be built with.
+const HZ_CHOICES: [u32; 4] = [100, 250, 300, 1000];
+
+impl TunableSettings {
+    /// Checks every value that is set.
+    pub fn validate(&self) -> Result<()> {
+        if let Some(hz) = self.hz.filter(|hz| !HZ_CHOICES.contains(hz)) {
+            return Err(SimError::invalid("tunables.hz", hz, "is 100, 250, 300 or 1000"));
+        }
+        if let Some(half_life) = self.pelt_half_life_ms.filter(|ms| !(1..=1024).contains(ms)) {
+            return Err(SimError::invalid("tunables.pelt_half_life_ms", half_life, "is 1 to 1024"));
+        }
+        for (name, value) in [
+            ("sched_latency_ns", self.sched_latency_ns),
+            ("min_granularity_ns", self.min_granularity_ns),
+            ("wakeup_granularity_ns", self.wakeup_granularity_ns),
+        ] {
+            // The bounds of kernel/sysctl.c: 100 us (0 for the wake-up granularity) to 1 s.
+            let least = if name == "wakeup_granularity_ns" { 0 } else { 100_000 };
+            if let Some(value) = value.filter(|value| !(least..=1_000_000_000).contains(value)) {
+                return Err(SimError::invalid(format!("tunables.{name}"), value, format!("is {least} to 1000000000 ns")));
+            }
+        }
+        if let Some(cost) = self.migration_cost_ns.filter(|cost| !(-1..=1_000_000_000).contains(cost)) {
+            return Err(SimError::invalid("tunables.migration_cost_ns", cost, "is -1 to 1000000000 ns"));
+        }
+        if let Some(nr) = self.nr_migrate.filter(|&nr| nr == 0 || nr > 4096) {
+            return Err(SimError::invalid("tunables.nr_migrate", nr, "is 1 to 4096"));
+        }
+        Ok(())
+    }
+
+    /// kernel/sched/fair.c, v5.7, update_sysctl() and sched_proc_update_handler(): what is not set follows the number of
+    /// CPUs by 1 + log2(CPUs), eight at most.
+    pub fn resolve(&self, nr_online_cpus: usize) -> Tunables {
+        let factor = 1 + u64::from(nr_online_cpus.clamp(1, 8).ilog2());
+        let hz = self.hz.unwrap_or(250);
+        let sched_latency_ns = self.sched_latency_ns.unwrap_or(6_000_000 * factor);
+        let min_granularity_ns = self.min_granularity_ns.unwrap_or(750_000 * factor);
+        Tunables {
+            hz,
+            tick_ns: 1_000_000_000 / u64::from(hz),
+            pelt_half_life_ms: self.pelt_half_life_ms.unwrap_or(32),
+            sched_latency_ns,
+            min_granularity_ns,
+            wakeup_granularity_ns: self.wakeup_granularity_ns.unwrap_or(1_000_000 * factor),
+            sched_nr_latency: sched_latency_ns.div_ceil(min_granularity_ns),
+            migration_cost_ns: self.migration_cost_ns.unwrap_or(500_000),
+            nr_migrate: self.nr_migrate.unwrap_or(32),
+            preemption: self.preemption.unwrap_or(true),
+        }
+    }
+}
+
+/// Declares [`Features`] with the defaults of kernel/sched/features.h, and their setting by upstream name.
+macro_rules! features {
+    ($( $(#[doc = $doc:literal])+ $field:ident $name:literal: $default:literal, )+) => {
+        /// Scheduler features (kernel/sched/features.h), each under its upstream name.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Features {
+            $( $(#[doc = $doc])+ pub $field: bool, )+
+        }
+
+        impl Default for Features {
+            fn default() -> Self {
+                Self { $( $field: $default, )+ }
+            }
+        }
+
+        impl Features {
+            /// Upstream names with defaults and descriptions.
+            pub const TABLE: &'static [(&'static str, bool, &'static str)] =
+                &[ $( ($name, $default, concat!($($doc),+)), )+ ];
+
+            /// Switches the feature called `name`.
+            pub fn set(&mut self, name: &str, on: bool) -> Result<()> {
+                match name {
+                    $( $name => self.$field = on, )+
+                    _ => {
+                        let names = Self::TABLE.iter().map(|&(name, ..)| name);
+                        return Err(unknown("features", name, "must be a scheduler feature", names));
+                    }
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+features! {
+    /// Sleepers get credit for half a latency only.
+    gentle_fair_sleepers "GENTLE_FAIR_SLEEPERS": true,
+    /// New tasks start one slice late.
+    start_debit "START_DEBIT": true,
+    /// A waking task is preferred at the next pick even if it does not preempt.
+    next_buddy "NEXT_BUDDY": false,
+    /// A task preempted by a wake-up is preferred at the next pick.
+    last_buddy "LAST_BUDDY": true,
+    /// Waking tasks may preempt.
+    wakeup_preemption "WAKEUP_PREEMPTION": true,
+    /// The search for an idle CPU is cut in proportion to the average idle time.
+    sis_prop "SIS_PROP": true,
+    /// Utilization is estimated from the last activations.
+    util_est "UTIL_EST": true,
+    /// The estimate follows a rise at once.
+    util_est_fastup "UTIL_EST_FASTUP": true,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_follow_the_number_of_cpus_up_to_eight() {
+        let latency = |cpus| TunableSettings::default().resolve(cpus).sched_latency_ns;
+        assert_eq!([1, 2, 3, 4, 8, 224].map(latency), [6, 12, 12, 18, 24, 24].map(|ms| ms * 1_000_000));
+        let tunables = TunableSettings::default().resolve(8);
+        assert_eq!((tunables.min_granularity_ns, tunables.wakeup_granularity_ns), (3_000_000, 4_000_000));
+        assert_eq!(tunables.sched_nr_latency, 8);
+    }
+
+    #[test]
+    fn settings_out_of_range_name_argument_value_and_rule() {
+        let error = TunableSettings { pelt_half_life_ms: Some(0), ..Default::default() }.validate().unwrap_err();
+        assert_eq!(error.to_string(), "tunables.pelt_half_life_ms = 0: is 1 to 1024");
+        let error = TunableSettings { hz: Some(999), ..Default::default() }.validate().unwrap_err();
+        assert_eq!(error.to_string(), "tunables.hz = 999: is 100, 250, 300 or 1000");
+        assert!(Features::default().set("GENTLE_SLEEPERS", true).unwrap_err().to_string().contains("GENTLE_FAIR_SLEEPERS"));
+    }
+}

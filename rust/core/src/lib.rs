@@ -9,6 +9,8 @@
 pub mod cpumask;
 pub mod error;
 pub mod kernels;
+pub mod load_weight;
+pub mod loadavg;
 pub mod pelt;
 pub mod topology;
 

@@ -1,0 +1,175 @@
+//! Entities and the cfs_rq that their averages are part of: start values, attach, detach, deferred removal.
+//!
+//! These are the steps for an entity directly on a root cfs_rq; the kernel's propagation to parent groups is not here.
+//! All weights are scaled `load.weight`s. The caller has aged both sides as the kernel does before each step.
+
+use super::{PeltForm, PeltTable, SchedAvg};
+use crate::load_weight::SCHED_FIXEDPOINT_SHIFT;
+
+/// Averages of entities that left a cfs_rq without its lock, to be taken off at its next update (`cfs_rq->removed`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Removed {
+    /// Number of entities removed.
+    pub nr: u32,
+    /// Sum of their load_avg.
+    pub load_avg: u64,
+    /// Sum of their util_avg.
+    pub util_avg: u64,
+    /// Sum of their runnable_avg. The old form leaves it 0: what it keeps here (`removed.runnable_sum`) only feeds the
+    /// propagation to parent groups.
+    pub runnable_avg: u64,
+}
+
+/// kernel/sched/fair.c, v5.6 and v5.7, init_entity_runnable_average(), for a task.
+///
+/// A new task counts as always loaded until it is known better. All else is zero.
+pub fn init_entity(weight: u64, form: PeltForm) -> SchedAvg {
+    let load_avg = form.scale_load_down(weight);
+    let runnable_avg = match form {
+        PeltForm::Modern => 1 << SCHED_FIXEDPOINT_SHIFT,
+        PeltForm::Old => load_avg,
+    };
+    SchedAvg { load_avg, runnable_avg, ..SchedAvg::default() }
+}
+
+/// kernel/sched/fair.c, v5.6 and v5.7, post_init_entity_util_avg(): utilization of a new task before its first enqueue.
+///
+/// Half of what the CPU (`cpu_scale`, 1024 = the biggest) has left, or less if the cfs_rq's utilization per load says
+/// so. The weight in that proportion is the scaled one, as in these kernels, so that the cap almost always decides. In
+/// the modern form the task also starts as runnable as the whole CPU. The caller attaches the entity afterwards.
+pub fn post_init_entity_util_avg(
+    se: &mut SchedAvg,
+    cfs: &SchedAvg,
+    cpu_scale: u64,
+    weight: u64,
+    form: PeltForm,
+) {
+    let cap = (cpu_scale.wrapping_sub(cfs.util_avg) as i64) / 2;
+    if cap > 0 {
+        let cap = cap as u64;
+        se.util_avg = if cfs.util_avg != 0 {
+            (cfs.util_avg.wrapping_mul(weight) / cfs.load_avg.saturating_add(1)).min(cap)
+        } else {
+            cap
+        };
+    }
+    if form == PeltForm::Modern {
+        se.runnable_avg = cpu_scale;
+    }
+}
+
+/// kernel/sched/fair.c, v5.6 and v5.7, attach_entity_load_avg().
+///
+/// Puts the entity onto the cfs_rq's clock and period, rebuilds its sums from its averages there, and adds both to the
+/// cfs_rq.
+pub fn attach_entity_load_avg(
+    cfs: &mut SchedAvg,
+    se: &mut SchedAvg,
+    weight: u64,
+    table: &PeltTable,
+    form: PeltForm,
+) {
+    let divider = u64::from(table.divider(cfs.period_contrib));
+    let weight = form.scale_load_down(weight);
+
+    se.last_update_time = cfs.last_update_time;
+    se.period_contrib = cfs.period_contrib;
+    se.util_sum = se.util_avg.wrapping_mul(divider) as u32;
+    se.load_sum = se.load_avg.wrapping_mul(divider).checked_div(weight).unwrap_or(divider);
+    se.runnable_sum = match form {
+        PeltForm::Modern => se.runnable_avg.wrapping_mul(divider),
+        PeltForm::Old => se.load_sum,
+    };
+
+    cfs.load_avg = cfs.load_avg.wrapping_add(se.load_avg);
+    cfs.load_sum = cfs.load_sum.wrapping_add(weight.wrapping_mul(se.load_sum));
+    cfs.util_avg = cfs.util_avg.wrapping_add(se.util_avg);
+    cfs.util_sum = cfs.util_sum.wrapping_add(se.util_sum);
+    if form == PeltForm::Modern {
+        cfs.runnable_avg = cfs.runnable_avg.wrapping_add(se.runnable_avg);
+        cfs.runnable_sum = cfs.runnable_sum.wrapping_add(se.runnable_sum);
+    }
+}
+
+/// kernel/sched/fair.c, v5.6 and v5.7, detach_entity_load_avg(): the entity's share off the cfs_rq, never below 0.
+pub fn detach_entity_load_avg(cfs: &mut SchedAvg, se: &SchedAvg, weight: u64, form: PeltForm) {
+    let weight = form.scale_load_down(weight);
+    cfs.load_avg = cfs.load_avg.saturating_sub(se.load_avg);
+    cfs.load_sum = cfs.load_sum.saturating_sub(weight.wrapping_mul(se.load_sum));
+    cfs.util_avg = cfs.util_avg.saturating_sub(se.util_avg);
+    cfs.util_sum = cfs.util_sum.saturating_sub(se.util_sum);
+    if form == PeltForm::Modern {
+        cfs.runnable_avg = cfs.runnable_avg.saturating_sub(se.runnable_avg);
+        cfs.runnable_sum = cfs.runnable_sum.saturating_sub(se.runnable_sum);
+    }
+}
+
+/// kernel/sched/fair.c, v5.4 to v5.6, enqueue_runnable_load_avg(): the runnable load of an entity that is enqueued.
+///
+/// `runnable_weight` is the entity's scaled one; the caller adds it to the cfs_rq's. Old form only.
+pub fn enqueue_runnable_load_avg(cfs: &mut SchedAvg, se: &SchedAvg, runnable_weight: u64) {
+    let runnable = PeltForm::Old.scale_load_down(runnable_weight).wrapping_mul(se.runnable_sum);
+    cfs.runnable_avg = cfs.runnable_avg.wrapping_add(se.runnable_avg);
+    cfs.runnable_sum = cfs.runnable_sum.wrapping_add(runnable);
+}
+
+/// kernel/sched/fair.c, v5.4 to v5.6, dequeue_runnable_load_avg(): its counterpart. Old form only.
+pub fn dequeue_runnable_load_avg(cfs: &mut SchedAvg, se: &SchedAvg, runnable_weight: u64) {
+    let runnable = PeltForm::Old.scale_load_down(runnable_weight).wrapping_mul(se.runnable_sum);
+    cfs.runnable_avg = cfs.runnable_avg.saturating_sub(se.runnable_avg);
+    cfs.runnable_sum = cfs.runnable_sum.saturating_sub(runnable);
+}
+
+/// kernel/sched/fair.c, v5.6 and v5.7, sync_entity_load_avg(): ages a sleeping entity to its cfs_rq's last update.
+pub fn sync_entity_load_avg(
+    se: &mut SchedAvg,
+    cfs_last_update_time: u64,
+    weight: u64,
+    table: &PeltTable,
+    form: PeltForm,
+) {
+    se.update_blocked_se(table, form, cfs_last_update_time, weight, weight);
+}
+
+/// kernel/sched/fair.c, v5.6 and v5.7, remove_entity_load_avg(): a sleeping entity leaves its cfs_rq for another CPU.
+///
+/// The entity is aged to the cfs_rq's last update first; the cfs_rq itself is not touched until [`apply_removed`].
+pub fn remove_entity_load_avg(
+    removed: &mut Removed,
+    se: &mut SchedAvg,
+    cfs_last_update_time: u64,
+    weight: u64,
+    table: &PeltTable,
+    form: PeltForm,
+) {
+    sync_entity_load_avg(se, cfs_last_update_time, weight, table, form);
+    removed.nr += 1;
+    removed.load_avg = removed.load_avg.wrapping_add(se.load_avg);
+    removed.util_avg = removed.util_avg.wrapping_add(se.util_avg);
+    if form == PeltForm::Modern {
+        removed.runnable_avg = removed.runnable_avg.wrapping_add(se.runnable_avg);
+    }
+}
+
+/// kernel/sched/fair.c, v5.6 and v5.7, update_cfs_rq_load_avg(), its first half: takes off what was removed.
+///
+/// Averages and sums never fall below 0; the sums lose the average times the current divider. `removed` is emptied. The
+/// kernel ages the cfs_rq ([`SchedAvg::update_cfs_rq`]) right after. True if anything was removed.
+#[inline]
+pub fn apply_removed(cfs: &mut SchedAvg, removed: &mut Removed, table: &PeltTable, form: PeltForm) -> bool {
+    if removed.nr == 0 {
+        return false;
+    }
+    let gone = std::mem::take(removed);
+    let divider = u64::from(table.divider(cfs.period_contrib));
+
+    cfs.load_avg = cfs.load_avg.saturating_sub(gone.load_avg);
+    cfs.load_sum = cfs.load_sum.saturating_sub(gone.load_avg.wrapping_mul(divider));
+    cfs.util_avg = cfs.util_avg.saturating_sub(gone.util_avg);
+    cfs.util_sum = cfs.util_sum.saturating_sub(gone.util_avg.wrapping_mul(divider) as u32);
+    if form == PeltForm::Modern {
+        cfs.runnable_avg = cfs.runnable_avg.saturating_sub(gone.runnable_avg);
+        cfs.runnable_sum = cfs.runnable_sum.saturating_sub(gone.runnable_avg.wrapping_mul(divider));
+    }
+    true
+}

@@ -67,20 +67,32 @@ fn pick_next_entity(env: &QueueEnv<'_>, cfs: &CfsRq, curr: TaskId) -> TaskId {
     }
 }
 
+/// What a tick finds of the running entity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TickVerdict {
+    /// It may run on.
+    RunOn,
+    /// Its slice is over; buddies must not bring it back at once.
+    SliceOver,
+    /// It is more than a slice ahead of the leftmost entity.
+    Ahead,
+}
+
 /// kernel/sched/fair.c, v5.7, check_preempt_tick(): whether the running entity has had its slice.
-fn check_preempt_tick(env: &QueueEnv<'_>, cfs: &CfsRq) -> bool {
+fn check_preempt_tick(env: &QueueEnv<'_>, cfs: &CfsRq) -> TickVerdict {
     let curr = &env.tasks[cfs.curr as usize].se;
     let ideal_runtime = sched_slice(env, cfs, curr);
     let delta_exec = curr.sum_exec_runtime - curr.prev_sum_exec_runtime;
     if delta_exec > ideal_runtime {
-        return true;
+        return TickVerdict::SliceOver;
     }
     if delta_exec < env.tunables.min_granularity_ns {
-        return false;
+        return TickVerdict::RunOn;
     }
-    let Some((vruntime, _)) = cfs.timeline.first() else { return false };
-    let delta = curr.vruntime.wrapping_sub(vruntime) as i64;
-    delta >= 0 && delta as u64 > ideal_runtime
+    match cfs.timeline.first() {
+        Some((vruntime, _)) if curr.vruntime.wrapping_sub(vruntime) as i64 > ideal_runtime as i64 => TickVerdict::Ahead,
+        _ => TickVerdict::RunOn,
+    }
 }
 
 /// kernel/sched/fair.c, v5.7, wakeup_preempt_entity(): 1 if `se` is so far behind `curr` that it should preempt it, -1 if

@@ -123,6 +123,8 @@ pub struct CfsRq {
 pub struct Rq {
     /// The fair queue.
     pub cfs: CfsRq,
+    /// The running task; [`NO_TASK`] = idle (`curr`).
+    pub curr: TaskId,
     /// `clock` (and `clock_task`: no interrupt time is taken off), as of the last update.
     pub clock: u64,
     /// `clock_pelt`.
@@ -145,8 +147,6 @@ pub struct Rq {
     pub idle_balance: bool,
     /// The idle CPU has no tick (`nohz.idle_cpus_mask`).
     pub nohz_idle: bool,
-    /// Counted out of its LLC's busy CPUs (`sd->nohz_idle`).
-    pub llc_counted_idle: bool,
     /// `has_blocked_load`.
     pub has_blocked_load: bool,
     /// `last_blocked_load_update_tick`, jiffies.
@@ -155,8 +155,6 @@ pub struct Rq {
     pub active_balance: bool,
     /// Its destination (`push_cpu`).
     pub push_cpu: u16,
-    /// Level of the domain that asked for it, in `push_cpu`'s hierarchy.
-    pub push_level: u8,
     /// `TIF_NEED_RESCHED` of the running task, as seen on this CPU.
     pub need_resched: bool,
     /// Woken tasks that an interrupt will bring (`wake_list`).
@@ -165,16 +163,16 @@ pub struct Rq {
     pub pending: Vec<(u64, Interrupt)>,
     /// When the running task's step is done at the present speed.
     pub step_end_ns: u64,
-    /// When the step's remaining work was last computed.
-    pub step_since_ns: u64,
     /// Next tick; [`super::event::NEVER`] while the CPU is tickless.
     pub tick_at_ns: u64,
     /// Kernel time to be spent before the next step's own work, ns.
     pub overhead_ns: u64,
     /// Present speed, per mille of this CPU's full speed; 1000 without busy SMT siblings.
     pub speed_permille: u32,
-    /// Since when the CPU has run or idled, for the time integrals.
-    pub busy_since_ns: u64,
+    /// `sd_llc->avg_scan_cost` of this CPU, ns.
+    pub avg_scan_cost: u64,
+    /// Since when the CPU has been busy, or idle, for the time integrals.
+    pub since_ns: u64,
 }
 
 /// What an interrupt asks a CPU to do.

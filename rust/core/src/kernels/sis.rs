@@ -1,0 +1,225 @@
+//! The fast wake-up path: an idle CPU near the target, in the order of v5.5 to v5.7.
+
+use super::Kernel;
+use super::env::RqStats;
+use crate::cpumask::CpuMask;
+use crate::sim::tunables::Features;
+use crate::topology::SchedDomains;
+
+/// The rule that chose a CPU for a waking or new task.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PlacementRule {
+    /// The target is idle.
+    TargetIdle,
+    /// The previous CPU is idle and shares the target's LLC.
+    PrevIdle,
+    /// A per-CPU kernel thread wakes a task that ran on its CPU.
+    KthreadStack,
+    /// The CPU used before the previous one is idle.
+    RecentUsed,
+    /// An idle CPU of sufficient capacity (asymmetric machines).
+    AsymCapacity,
+    /// A core without any task.
+    IdleCore,
+    /// An idle CPU of the LLC.
+    IdleCpu,
+    /// An idle sibling thread of the target.
+    IdleSibling,
+    /// Nothing idle was found: the target itself.
+    Target,
+    /// The slow path: the idlest CPU of the idlest group.
+    Idlest,
+}
+
+/// What `select_idle_sibling()` reads, and the two hints that it leaves behind.
+pub struct IdleSearch<'a> {
+    /// The table of slots.
+    pub kernel: &'a Kernel,
+    /// The runqueues' statistics.
+    pub rqs: &'a RqStats,
+    /// The domains.
+    pub domains: &'a SchedDomains,
+    /// Scheduler features.
+    pub features: &'a Features,
+    /// CPUs that the task may use; `None` = all.
+    pub allowed: Option<&'a CpuMask>,
+    /// CPU of the waker.
+    pub this_cpu: usize,
+    /// `p->recent_used_cpu`, rewritten when it is chosen.
+    pub recent_used_cpu: &'a mut u16,
+    /// `task_util_est()` of the task.
+    pub task_util: u64,
+    /// The waker is a kernel thread bound to its CPU.
+    pub per_cpu_kthread: bool,
+    /// By LLC id: some core may be idle (`sd_llc_shared->has_idle_cores`).
+    pub has_idle_cores: &'a mut [bool],
+    /// `avg_idle` of the waker's CPU, ns.
+    pub avg_idle: u64,
+    /// `avg_scan_cost` of the waker's LLC domain, ns.
+    pub avg_scan_cost: &'a mut u64,
+    /// What a look at one CPU costs, ns: time that the kernel measures and this model must be told.
+    pub scan_cpu_ns: u64,
+    /// Out: CPUs looked at.
+    pub scanned: u32,
+}
+
+impl IdleSearch<'_> {
+    /// available_idle_cpu() or sched_idle_cpu().
+    #[inline]
+    fn is_idle(&self, cpu: usize) -> bool {
+        self.rqs.idle[cpu] || self.rqs.sched_idle[cpu]
+    }
+
+    #[inline]
+    fn may_run_on(&self, cpu: usize) -> bool {
+        self.allowed.is_none_or(|allowed| allowed.test(cpu))
+    }
+
+    /// cpus_share_cache().
+    fn share_cache(&self, a: usize, b: usize) -> bool {
+        self.domains.llc_id[a] == self.domains.llc_id[b]
+    }
+}
+
+/// kernel/sched/fair.c, v5.6, select_idle_sibling(): first hit wins.
+pub fn select_idle_sibling(search: &mut IdleSearch<'_>, prev: usize, target: usize) -> (usize, PlacementRule) {
+    if search.is_idle(target) {
+        return (target, PlacementRule::TargetIdle);
+    }
+    if prev != target && search.share_cache(prev, target) && search.is_idle(prev) {
+        return (prev, PlacementRule::PrevIdle);
+    }
+    if search.per_cpu_kthread && prev == search.this_cpu && search.rqs.nr_running[prev] <= 1 {
+        return (prev, PlacementRule::KthreadStack);
+    }
+    let recent = usize::from(*search.recent_used_cpu);
+    if recent != prev
+        && recent != target
+        && search.share_cache(recent, target)
+        && search.is_idle(recent)
+        && search.may_run_on(recent)
+    {
+        // The next time, the CPU left now is the recent one.
+        *search.recent_used_cpu = prev as u16;
+        return (recent, PlacementRule::RecentUsed);
+    }
+    let Some(level) = search.domains.llc_level[target] else { return (target, PlacementRule::Target) };
+    let span = &search.domains.per_cpu[target][level].span;
+    if let Some(cpu) = select_idle_core(search, span, target) {
+        return (cpu, PlacementRule::IdleCore);
+    }
+    if let Some(cpu) = select_idle_cpu(search, span, target) {
+        return (cpu, PlacementRule::IdleCpu);
+    }
+    if let Some(cpu) = select_idle_smt(search, target) {
+        return (cpu, PlacementRule::IdleSibling);
+    }
+    (target, PlacementRule::Target)
+}
+
+/// kernel/sched/fair.c, v5.7, select_idle_sibling(): machines of asymmetric capacity search theirs first, and only there.
+pub fn select_idle_sibling_asym(search: &mut IdleSearch<'_>, prev: usize, target: usize) -> (usize, PlacementRule) {
+    // sd_asym_cpucapacity: the lowest domain that holds CPUs of different capacity.
+    let flag = crate::topology::SdFlags::ASYM_CPUCAPACITY;
+    let asym = search.domains.per_cpu[target].iter().find(|sd| sd.flags.has(flag));
+    if let Some(sd) = asym {
+        let cpu = select_idle_capacity(search, &sd.span, target);
+        return match cpu {
+            Some(cpu) => (cpu, PlacementRule::AsymCapacity),
+            None => (target, PlacementRule::Target),
+        };
+    }
+    select_idle_sibling(search, prev, target)
+}
+
+/// kernel/sched/fair.c, v5.7, select_idle_capacity(): the first idle CPU that the task fits, else the largest idle one.
+fn select_idle_capacity(search: &mut IdleSearch<'_>, span: &CpuMask, target: usize) -> Option<usize> {
+    let mut best = None;
+    let mut best_capacity = 0;
+    for cpu in span.iter_wrap(target).filter(|&cpu| search.may_run_on(cpu)) {
+        search.scanned += 1;
+        if !search.is_idle(cpu) {
+            continue;
+        }
+        let capacity = search.rqs.capacity[cpu];
+        if search.task_util * 1280 < capacity * 1024 {
+            return Some(cpu);
+        }
+        if capacity > best_capacity {
+            (best, best_capacity) = (Some(cpu), capacity);
+        }
+    }
+    best
+}
+
+/// kernel/sched/fair.c, v5.6, select_idle_core(): a core that is idle as a whole, where the LLC's hint promises one.
+fn select_idle_core(search: &mut IdleSearch<'_>, span: &CpuMask, target: usize) -> Option<usize> {
+    if search.domains.smt_mask[target].weight() < 2 || !search.has_idle_cores[search.domains.llc_id[target]] {
+        return None;
+    }
+    let mut skip = CpuMask::new(search.domains.nr_cpus);
+    for core in span.iter_wrap(target) {
+        if skip.test(core) || !search.may_run_on(core) {
+            continue;
+        }
+        let siblings = &search.domains.smt_mask[core];
+        let mut idle = true;
+        for cpu in siblings.iter() {
+            search.scanned += 1;
+            skip.set(cpu);
+            if !search.rqs.idle[cpu] {
+                idle = false;
+            }
+        }
+        if idle {
+            return Some(core);
+        }
+    }
+    search.has_idle_cores[search.domains.llc_id[target]] = false;
+    None
+}
+
+/// kernel/sched/fair.c, v5.6, select_idle_cpu(): scans the LLC, less far the less the waker's CPU idles (SIS_PROP).
+fn select_idle_cpu(search: &mut IdleSearch<'_>, span: &CpuMask, target: usize) -> Option<usize> {
+    // The scan's cost is kept by the waker's LLC domain; without one there is nothing to weigh, and no scan.
+    search.domains.llc_level[search.this_cpu]?;
+    let mut budget = u64::MAX;
+    if search.features.sis_prop {
+        // The averages are of different kinds, hence the large fuzz factor 512.
+        let avg_idle = search.avg_idle / 512;
+        let avg_cost = *search.avg_scan_cost + 1;
+        let span_avg = u64::from(search.domains.llc_size[target]) * avg_idle;
+        budget = if span_avg > 4 * avg_cost { span_avg / avg_cost } else { 4 };
+    }
+    let mut found = None;
+    let mut looked_at = 0;
+    for cpu in span.iter_wrap(target).filter(|&cpu| search.may_run_on(cpu)) {
+        budget -= 1;
+        if budget == 0 {
+            // Out of budget: the kernel leaves without noting the cost.
+            search.scanned += looked_at;
+            return None;
+        }
+        looked_at += 1;
+        if search.is_idle(cpu) {
+            found = Some(cpu);
+            break;
+        }
+    }
+    search.scanned += looked_at;
+    let cost = u64::from(looked_at) * search.scan_cpu_ns;
+    let delta = (cost as i64 - *search.avg_scan_cost as i64) / 8;
+    *search.avg_scan_cost = (*search.avg_scan_cost as i64 + delta) as u64;
+    found
+}
+
+/// kernel/sched/fair.c, v5.6, select_idle_smt(): an idle thread of the target's own core.
+fn select_idle_smt(search: &mut IdleSearch<'_>, target: usize) -> Option<usize> {
+    let siblings = &search.domains.smt_mask[target];
+    if siblings.weight() < 2 {
+        return None;
+    }
+    let found = siblings.iter().find(|&cpu| search.may_run_on(cpu) && search.is_idle(cpu));
+    search.scanned += siblings.weight() as u32;
+    found
+}

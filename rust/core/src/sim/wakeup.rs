@@ -1,0 +1,366 @@
+//! Wake-ups and placement: try_to_wake_up(), select_task_rq_fair(), fork.
+
+use super::Sim;
+use super::fair::Why;
+use super::rq::{Interrupt, NO_TASK, TaskId, TaskState};
+use crate::kernels::env::{IdlestEnv, LbView, PlacedTask, WakeAffineEnv, WakeCpu, WakeTarget};
+use crate::kernels::sis::{IdleSearch, PlacementRule};
+use crate::topology::SdFlags;
+
+/// Why a task needs a CPU (`SD_BALANCE_*`, `SD_WAKE_AFFINE`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Placing {
+    Wakeup,
+    Fork,
+}
+
+impl Sim<'_> {
+    /// try_to_wake_up(): `waker` runs on `this_cpu`. False if the task was not asleep.
+    ///
+    /// `sync`: the waker says that it is about to sleep (WF_SYNC). The waker pays for the work done here.
+    pub(super) fn try_to_wake_up(&mut self, this_cpu: usize, waker: TaskId, task: TaskId, sync: bool) -> bool {
+        if self.tasks[task as usize].state != TaskState::Sleeping {
+            return false;
+        }
+        let prev = usize::from(self.tasks[task as usize].cpu);
+        let (cpu, rule) = self.select_task_rq(this_cpu, waker, task, prev, sync);
+        self.rqs[this_cpu].overhead_ns += self.cost.wakeup_ns;
+        self.record.wakeup(this_cpu, prev, cpu, rule);
+        self.record.domain_wakeup(self.topo, this_cpu, cpu);
+        let why = if cpu == prev {
+            Why::Sleep
+        } else {
+            self.migrate_sleeping(task, prev, cpu);
+            Why::WakeElsewhere
+        };
+        if self.topo.llc_id[cpu] == self.topo.llc_id[this_cpu] {
+            self.ttwu_do_activate(cpu, task, why);
+        } else {
+            self.ttwu_queue_remote(cpu, task, why);
+        }
+        true
+    }
+
+    /// migrate_task_rq_fair() and __set_task_cpu() of a task that changes CPU in its sleep.
+    fn migrate_sleeping(&mut self, task: TaskId, prev: usize, cpu: usize) {
+        let min_vruntime = self.rqs[prev].cfs.min_vruntime;
+        let entity = &mut self.tasks[task as usize].se;
+        entity.vruntime = entity.vruntime.wrapping_sub(min_vruntime);
+        self.remove_entity(prev, task);
+        let task = &mut self.tasks[task as usize];
+        task.se.exec_start = 0;
+        task.cpu = cpu as u16;
+        self.record.migrations_wakeup += 1;
+    }
+
+    /// ttwu_queue_remote(): a CPU with another cache fetches the task itself, when the interrupt arrives.
+    fn ttwu_queue_remote(&mut self, cpu: usize, task: TaskId, why: Why) {
+        self.tasks[task as usize].state = TaskState::Waking;
+        let first = self.rqs[cpu].wake_list.is_empty();
+        self.rqs[cpu].wake_list.push((task, why == Why::WakeElsewhere));
+        self.update_idle(cpu);
+        if first {
+            self.send_interrupt(cpu, Interrupt::Reschedule);
+        }
+    }
+
+    /// sched_ttwu_pending(): the tasks that other CPUs sent.
+    pub(super) fn ttwu_pending(&mut self, cpu: usize) {
+        let mut tasks = std::mem::take(&mut self.rqs[cpu].wake_list);
+        for (task, elsewhere) in tasks.drain(..) {
+            self.ttwu_do_activate(cpu, task, if elsewhere { Why::WakeElsewhere } else { Why::Sleep });
+        }
+        self.rqs[cpu].wake_list = tasks;
+        self.update_idle(cpu);
+    }
+
+    /// ttwu_do_activate() and ttwu_do_wakeup().
+    fn ttwu_do_activate(&mut self, cpu: usize, task: TaskId, why: Why) {
+        self.update_rq_clock(cpu);
+        self.enqueue_task(cpu, task, why);
+        self.check_preempt_curr(cpu, task, false);
+        self.tasks[task as usize].state = TaskState::Runnable;
+        let rq = &mut self.rqs[cpu];
+        if rq.idle_stamp != 0 {
+            let delta = (rq.clock - rq.idle_stamp) as i64;
+            let max = 2 * rq.max_idle_balance_cost;
+            rq.avg_idle = ((rq.avg_idle as i64 + (delta - rq.avg_idle as i64) / 8) as u64).min(max);
+            rq.idle_stamp = 0;
+        }
+    }
+
+    /// select_task_rq_fair() of a wake-up: the CPU, and the rule that found it.
+    fn select_task_rq(
+        &mut self,
+        this_cpu: usize,
+        waker: TaskId,
+        task: TaskId,
+        prev: usize,
+        sync: bool,
+    ) -> (usize, PlacementRule) {
+        let topo = self.topo;
+        self.record_wakee(waker, task);
+        let want_affine = !self.wake_wide(this_cpu, waker, task) && self.may_run_on(task, this_cpu);
+        let mut target = prev;
+        let mut slow_level = None;
+        for (level, sd) in topo.per_cpu[this_cpu].iter().enumerate() {
+            if want_affine && sd.flags.has(SdFlags::WAKE_AFFINE) && sd.span.test(prev) {
+                if this_cpu != prev {
+                    target = self.wake_affine(this_cpu, level, waker, task, prev, sync);
+                }
+                slow_level = None;
+                break;
+            }
+            if sd.flags.has(SdFlags::BALANCE_WAKE) {
+                slow_level = Some(level);
+            } else if !want_affine {
+                break;
+            }
+        }
+        if let Some(level) = slow_level {
+            let cpu = self.find_idlest_cpu(task, this_cpu, level, prev, Placing::Wakeup);
+            return (self.allowed_or_fallback(task, cpu), PlacementRule::Idlest);
+        }
+        let (cpu, rule) = self.select_idle_sibling(this_cpu, task, prev, target);
+        if want_affine && waker != NO_TASK {
+            self.tasks[waker as usize].recent_used_cpu = this_cpu as u16;
+        }
+        (self.allowed_or_fallback(task, cpu), rule)
+    }
+
+    /// select_fallback_rq(), as far as affinity goes: the first CPU that the task may use.
+    fn allowed_or_fallback(&self, task: TaskId, cpu: usize) -> usize {
+        match &self.tasks[task as usize].allowed {
+            Some(allowed) if !allowed.test(cpu) => allowed.first().unwrap_or(cpu),
+            _ => cpu,
+        }
+    }
+
+    /// record_wakee(): counts how often the waker changes its partner, halved each second.
+    fn record_wakee(&mut self, waker: TaskId, wakee: TaskId) {
+        if waker == NO_TASK {
+            return;
+        }
+        let jiffies = self.jiffies();
+        let hz = u64::from(self.tunables.hz);
+        let waker = &mut self.tasks[waker as usize];
+        if jiffies > waker.wakee_flip_decay_ts + hz {
+            waker.wakee_flips >>= 1;
+            waker.wakee_flip_decay_ts = jiffies;
+        }
+        if waker.last_wakee != wakee {
+            waker.last_wakee = wakee;
+            waker.wakee_flips += 1;
+        }
+    }
+
+    fn wake_wide(&self, this_cpu: usize, waker: TaskId, wakee: TaskId) -> bool {
+        let flips = |task: TaskId| if task == NO_TASK { 0 } else { self.tasks[task as usize].wakee_flips };
+        (self.kernel.wakeup.wake_wide.f)(flips(waker), flips(wakee), self.topo.llc_size[this_cpu])
+    }
+
+    fn wake_affine(
+        &mut self,
+        this_cpu: usize,
+        level: usize,
+        waker: TaskId,
+        task: TaskId,
+        prev: usize,
+        sync: bool,
+    ) -> usize {
+        let stats = &self.stats;
+        let wake_cpu = |cpu: usize| WakeCpu {
+            idle: stats.idle[cpu],
+            nr_running: stats.nr_running[cpu],
+            load: stats.load[cpu],
+            capacity: stats.capacity[cpu],
+        };
+        let load = |task: TaskId| if task == NO_TASK { 0 } else { self.tasks[task as usize].se.avg.load_avg };
+        let env = WakeAffineEnv {
+            kernel: &self.kernel,
+            imbalance_pct: self.topo.per_cpu[this_cpu][level].imbalance_pct,
+            sync,
+            share_cache: self.topo.llc_id[this_cpu] == self.topo.llc_id[prev],
+            this: wake_cpu(this_cpu),
+            prev: wake_cpu(prev),
+            waker_load: load(waker),
+            wakee_load: load(task),
+        };
+        match (self.kernel.wakeup.wake_affine.f)(&env) {
+            WakeTarget::This => {
+                self.record.wakeups_affine += 1;
+                self.record.domain(this_cpu, level).ttwu_move_affine += 1;
+                this_cpu
+            }
+            WakeTarget::Prev => prev,
+        }
+    }
+
+    fn select_idle_sibling(
+        &mut self,
+        this_cpu: usize,
+        task: TaskId,
+        prev: usize,
+        target: usize,
+    ) -> (usize, PlacementRule) {
+        let task_util = self.task_util_est(task);
+        let task = &mut self.tasks[task as usize];
+        let this_rq = &mut self.rqs[this_cpu];
+        let mut search = IdleSearch {
+            kernel: &self.kernel,
+            rqs: &self.stats,
+            domains: self.topo,
+            features: &self.features,
+            allowed: task.allowed.as_deref(),
+            this_cpu,
+            recent_used_cpu: &mut task.recent_used_cpu,
+            task_util,
+            per_cpu_kthread: false,
+            has_idle_cores: &mut self.has_idle_cores,
+            avg_idle: this_rq.avg_idle,
+            avg_scan_cost: &mut this_rq.avg_scan_cost,
+            scan_cpu_ns: self.cost.scan_cpu_ns,
+            scanned: 0,
+        };
+        let (cpu, rule) = (self.kernel.wakeup.select_idle_sibling.f)(&mut search, prev, target);
+        this_rq.overhead_ns += u64::from(search.scanned) * self.cost.scan_cpu_ns;
+        (cpu, rule)
+    }
+
+    /// wake_up_new_task() of a child that `parent`, running on `this_cpu`, has just forked.
+    pub(super) fn wake_up_new_task(&mut self, this_cpu: usize, parent: TaskId, child: TaskId) {
+        self.task_fork(this_cpu, parent, child);
+        let level = (self.topo.per_cpu[this_cpu].iter()).rposition(|sd| sd.flags.has(SdFlags::BALANCE_FORK));
+        let cpu = match level {
+            Some(level) => self.find_idlest_cpu(child, this_cpu, level, this_cpu, Placing::Fork),
+            None => this_cpu,
+        };
+        let cpu = self.allowed_or_fallback(child, cpu);
+        let task = &mut self.tasks[child as usize];
+        task.recent_used_cpu = this_cpu as u16;
+        task.cpu = cpu as u16;
+        task.last_run_cpu = cpu as u16;
+        task.state = TaskState::Runnable;
+        self.record.forks += 1;
+        self.update_rq_clock(cpu);
+        self.attach_new_task(cpu, child);
+        self.enqueue_task(cpu, child, Why::Move);
+        self.check_preempt_curr(cpu, child, true);
+    }
+
+    /// task_fork_fair(): the child starts at its parent's vruntime or a slice behind the queue, whichever is later.
+    fn task_fork(&mut self, this_cpu: usize, parent: TaskId, child: TaskId) {
+        self.update_rq_clock(this_cpu);
+        self.update_curr(this_cpu);
+        self.tasks[child as usize].se.vruntime = self.tasks[parent as usize].se.vruntime;
+        let vruntime = self.place_new(this_cpu, child);
+        let min_vruntime = self.rqs[this_cpu].cfs.min_vruntime;
+        self.tasks[child as usize].se.vruntime = vruntime.wrapping_sub(min_vruntime);
+    }
+
+    /// find_idlest_cpu(): from the highest domain of this kind downwards, the idlest group and in it the idlest CPU.
+    fn find_idlest_cpu(
+        &mut self,
+        task: TaskId,
+        this_cpu: usize,
+        level: usize,
+        prev: usize,
+        placing: Placing,
+    ) -> usize {
+        let topo = self.topo;
+        let flag = match placing {
+            Placing::Wakeup => SdFlags::BALANCE_WAKE,
+            Placing::Fork => SdFlags::BALANCE_FORK,
+        };
+        let may_use = |sim: &Self, span: &crate::cpumask::CpuMask| {
+            sim.tasks[task as usize].allowed.as_ref().is_none_or(|allowed| allowed.intersects(span))
+        };
+        if !may_use(self, &topo.per_cpu[this_cpu][level].span) {
+            return prev;
+        }
+        // A new task has no history to age.
+        if placing != Placing::Fork {
+            self.sync_entity(task);
+        }
+        let mut cpu = this_cpu;
+        let mut new_cpu = this_cpu;
+        let mut next = Some(level);
+        while let Some(level) = next {
+            let sd = &topo.per_cpu[cpu][level];
+            next = level.checked_sub(1);
+            if !sd.flags.has(flag) {
+                continue;
+            }
+            let group = {
+                let task_ref = &self.tasks[task as usize];
+                let mut env = IdlestEnv {
+                    view: lb_view!(self),
+                    sd,
+                    this_cpu: cpu,
+                    task: PlacedTask {
+                        load: task_ref.se.avg.load_avg,
+                        util: self.task_util_est(task),
+                        runnable: task_ref.se.avg.runnable_avg,
+                        cpu: usize::from(task_ref.cpu),
+                        new: placing == Placing::Fork,
+                        queued: false,
+                        allowed: task_ref.allowed.as_deref(),
+                        preferred_node: None,
+                    },
+                    stats: &mut self.idlest_stats,
+                };
+                (self.kernel.wakeup.find_idlest_group.f)(&mut env)
+            };
+            self.rqs[this_cpu].overhead_ns += u64::from(sd.span_weight) * self.cost.scan_cpu_ns;
+            let Some(group) = group else { continue };
+            new_cpu = self.find_idlest_group_cpu(sd.ring[group], task, cpu);
+            if new_cpu == cpu {
+                continue;
+            }
+            // Go on below, in the hierarchy of the new CPU.
+            cpu = new_cpu;
+            next = topo.per_cpu[cpu]
+                .iter()
+                .take_while(|lower| lower.span_weight < sd.span_weight)
+                .enumerate()
+                .filter(|(_, lower)| lower.flags.has(flag))
+                .map(|(level, _)| level)
+                .last();
+        }
+        new_cpu
+    }
+
+    /// find_idlest_group_cpu(): an idle CPU, the one idle for the shortest time; else the least loaded.
+    fn find_idlest_group_cpu(&self, group: usize, task: TaskId, this_cpu: usize) -> usize {
+        let group = &self.topo.groups[group];
+        if group.weight == 1 {
+            return group.runs[0].0;
+        }
+        let mut latest_idle = None;
+        let mut least_loaded = this_cpu;
+        let mut min_load = u64::MAX;
+        let mut latest_stamp = 0;
+        for cpu in group.runs.iter().flat_map(|&(start, end)| start..end).filter(|&cpu| self.may_run_on(task, cpu)) {
+            if self.stats.sched_idle[cpu] {
+                return cpu;
+            }
+            if self.stats.idle[cpu] {
+                // All idle CPUs are in the same idle state here: the one with the warmest cache wins.
+                let stamp = self.rqs[cpu].idle_stamp;
+                if stamp > latest_stamp || latest_idle.is_none() {
+                    latest_stamp = stamp;
+                    latest_idle = Some(cpu);
+                }
+            } else if latest_idle.is_none() && self.stats.load[cpu] < min_load {
+                min_load = self.stats.load[cpu];
+                least_loaded = cpu;
+            }
+        }
+        latest_idle.unwrap_or(least_loaded)
+    }
+
+    /// Whether the task may use a CPU (`p->cpus_ptr`).
+    pub(super) fn may_run_on(&self, task: TaskId, cpu: usize) -> bool {
+        self.tasks[task as usize].allowed.as_ref().is_none_or(|allowed| allowed.test(cpu))
+    }
+}

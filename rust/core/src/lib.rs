@@ -13,5 +13,6 @@ pub mod load_weight;
 pub mod loadavg;
 pub mod pelt;
 pub mod topology;
+pub mod verify;
 
 pub use error::{Result, SimError};

@@ -65,6 +65,12 @@ pub const WEIGHT_IDLEPRIO: u32 = 3;
 /// 2^32 over [`WEIGHT_IDLEPRIO`] (`WMULT_IDLEPRIO`).
 pub const WMULT_IDLEPRIO: u32 = 1_431_655_765;
 
+/// Smallest shares of a task group, unscaled (`MIN_SHARES`).
+pub const MIN_SHARES: u64 = 2;
+
+/// Largest shares of a task group, unscaled (`MAX_SHARES`).
+pub const MAX_SHARES: u64 = 1 << 18;
+
 /// A scaled weight and, if known, its inverse (`struct load_weight`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct LoadWeight {
@@ -146,10 +152,11 @@ pub const fn inverse_of(weight: u64) -> u32 {
     let unscaled = scale_load_down(weight);
     if unscaled >= u32::MAX as u64 {
         1
-    } else if unscaled == 0 {
-        u32::MAX
     } else {
-        (u32::MAX as u64 / unscaled) as u32
+        match u32::MAX.checked_div(unscaled as u32) {
+            Some(inverse) => inverse,
+            None => u32::MAX,
+        }
     }
 }
 

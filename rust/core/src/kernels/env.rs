@@ -63,6 +63,7 @@ impl RqStats {
 
 /// State of a sched group as the balancer sees it, in rising pull priority (`enum group_type`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(i8)]
 pub enum GroupType {
     /// Capacity to spare.
     HasSpare,
@@ -80,6 +81,37 @@ pub enum GroupType {
     Overloaded,
 }
 
+impl GroupType {
+    /// All types, in rising pull priority: the position is the type's code in arrays.
+    pub const ALL: [Self; 7] = [
+        Self::HasSpare,
+        Self::FullyBusy,
+        Self::MisfitTask,
+        Self::SmtBalance,
+        Self::AsymPacking,
+        Self::Imbalanced,
+        Self::Overloaded,
+    ];
+
+    /// The kernel's name, without its `group_` prefix.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HasSpare => "has_spare",
+            Self::FullyBusy => "fully_busy",
+            Self::MisfitTask => "misfit_task",
+            Self::SmtBalance => "smt_balance",
+            Self::AsymPacking => "asym_packing",
+            Self::Imbalanced => "imbalanced",
+            Self::Overloaded => "overloaded",
+        }
+    }
+
+    /// The type whose code in arrays is `code`.
+    pub fn from_code(code: i8) -> Option<Self> {
+        Self::ALL.get(usize::try_from(code).ok()?).copied()
+    }
+}
+
 /// Why a balance pass runs (`enum cpu_idle_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CpuIdleType {
@@ -92,15 +124,33 @@ pub enum CpuIdleType {
 }
 
 impl CpuIdleType {
+    /// All, in the kernel's order: the position is the code in arrays.
+    pub const ALL: [Self; 3] = [Self::Idle, Self::NotIdle, Self::NewlyIdle];
+
     /// The kernel's `env->idle != CPU_NOT_IDLE`.
     #[inline]
     pub fn is_idle(self) -> bool {
         self != Self::NotIdle
     }
+
+    /// The name that cases and Python use: `idle`, `busy`, `newidle`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::NotIdle => "busy",
+            Self::NewlyIdle => "newidle",
+        }
+    }
+
+    /// The type of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|idle| idle.name() == name)
+    }
 }
 
 /// The unit of an imbalance (`enum migration_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(i8)]
 pub enum MigrationType {
     /// Load.
     Load,
@@ -110,6 +160,26 @@ pub enum MigrationType {
     Task,
     /// One misfit task.
     Misfit,
+}
+
+impl MigrationType {
+    /// All, in the kernel's order: the position is the code in arrays.
+    pub const ALL: [Self; 4] = [Self::Load, Self::Util, Self::Task, Self::Misfit];
+
+    /// The kernel's name, without its `migrate_` prefix.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Util => "util",
+            Self::Task => "task",
+            Self::Misfit => "misfit",
+        }
+    }
+
+    /// The type of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|migration| migration.name() == name)
+    }
 }
 
 /// Which queues may be pulled from under NUMA balancing (`enum fbq_type`).
@@ -159,11 +229,28 @@ impl Default for SystemState {
     }
 }
 
+/// What every decision reads of the machine: fixed during the decision, shared by all of them.
+#[derive(Clone, Copy)]
+pub struct LbView<'a> {
+    /// The table of slots: slots call each other through it only.
+    pub kernel: &'a Kernel,
+    /// All groups; the rings of the domains index it.
+    pub groups: &'a [SchedGroup],
+    /// Per capacity object: its affinity-imbalance flag (`sgc->imbalance`).
+    pub sgc_imbalance: &'a [bool],
+    /// The runqueues' statistics.
+    pub rqs: &'a RqStats,
+    /// Machine-wide switches.
+    pub system: &'a SystemState,
+    /// Node of each CPU (`cpu_to_node()`).
+    pub node_of: &'a [u32],
+}
+
 /// The state of one balance pass (`struct lb_env`).
 pub struct LbEnv<'a> {
     /// The table of slots: slots call each other through it only.
     pub kernel: &'a Kernel,
-    /// The domain of the pass.
+    /// The domain of the pass; `sd.ring[0]` is the group of `dst_cpu`.
     pub sd: &'a SchedDomain,
     /// All groups; `sd.ring` indexes it.
     pub groups: &'a [SchedGroup],
@@ -173,6 +260,8 @@ pub struct LbEnv<'a> {
     pub rqs: &'a RqStats,
     /// Machine-wide switches.
     pub system: &'a SystemState,
+    /// Node of each CPU (`cpu_to_node()`).
+    pub node_of: &'a [u32],
     /// CPU that pulls.
     pub dst_cpu: usize,
     /// Why the pass runs.
@@ -181,18 +270,248 @@ pub struct LbEnv<'a> {
     pub excluded: Option<&'a CpuMask>,
     /// `sd->nr_balance_failed`.
     pub nr_balance_failed: u32,
-    /// Out: how much to move, in units of `migration_type`.
+    /// Out: statistics of the groups in ring order, the local group first, as `find_busiest_group` saw them.
+    /// The caller owns the vector, so that passes need not allocate.
+    pub stats: &'a mut Vec<SgLbStats>,
+    /// How much to move, in units of `migration_type`; set by `calculate_imbalance`, used up by `detach_tasks`.
     pub imbalance: i64,
-    /// Out: what `imbalance` counts.
+    /// What `imbalance` counts.
     pub migration_type: MigrationType,
     /// Out: which queues may be pulled from.
     pub fbq_type: FbqType,
-    /// Out, at a root domain: some CPU has two or more tasks or a misfit (`SG_OVERLOAD`).
+    /// Out: some CPU has two or more tasks, or a misfit (`SG_OVERLOAD`); the kernel keeps it at a root domain only.
     pub overload: bool,
-    /// Out: some CPU is over-utilised (`SG_OVERUTILIZED`).
+    /// Out: some CPU is over-utilised (`SG_OVERUTILIZED`); looked at only where energy-aware scheduling reads it.
     pub overutilized: bool,
     /// Source CPU, once chosen.
     pub src_cpu: usize,
+    /// State of the scan of the source's tasks.
+    pub scan: TaskScan,
+}
+
+impl<'a> LbEnv<'a> {
+    /// A pass over `sd` on behalf of `dst_cpu`, before anything was decided.
+    pub fn new(
+        view: LbView<'a>,
+        sd: &'a SchedDomain,
+        dst_cpu: usize,
+        idle: CpuIdleType,
+        nr_balance_failed: u32,
+        stats: &'a mut Vec<SgLbStats>,
+    ) -> Self {
+        stats.clear();
+        Self {
+            kernel: view.kernel,
+            sd,
+            groups: view.groups,
+            sgc_imbalance: view.sgc_imbalance,
+            rqs: view.rqs,
+            system: view.system,
+            node_of: view.node_of,
+            dst_cpu,
+            idle,
+            excluded: None,
+            nr_balance_failed,
+            stats,
+            imbalance: 0,
+            migration_type: MigrationType::Load,
+            fbq_type: FbqType::All,
+            overload: false,
+            overutilized: false,
+            src_cpu: dst_cpu,
+            scan: TaskScan::default(),
+        }
+    }
+
+    /// The group at `index` of the ring.
+    #[inline]
+    pub fn group(&self, index: usize) -> &'a SchedGroup {
+        &self.groups[self.sd.ring[index]]
+    }
+
+    /// Whether `cpu`, a CPU of the domain, is in `env->cpus`.
+    #[inline]
+    pub fn may_use(&self, cpu: usize) -> bool {
+        self.excluded.is_none_or(|excluded| !excluded.test(cpu))
+    }
+
+    /// Whether `a` is preferred to `b` under asym packing: `sched_asym_prefer()`.
+    #[inline]
+    pub fn asym_prefer(&self, a: usize, b: usize) -> bool {
+        self.rqs.asym_prio[a] > self.rqs.asym_prio[b]
+    }
+}
+
+/// State of the scan of a source's tasks: the loop counters and `LBF_*` flags of `struct lb_env`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskScan {
+    /// Tasks looked at so far (`env->loop`).
+    pub nr_looked_at: u32,
+    /// Number of looked-at tasks at which the scan takes a break (`env->loop_break`).
+    pub loop_break: u32,
+    /// Most tasks to look at: `min(sysctl_sched_nr_migrate, nr_running)` of the source (`env->loop_max`).
+    pub loop_max: u32,
+    /// No task seen so far may run on the destination (`LBF_ALL_PINNED`).
+    pub all_pinned: bool,
+    /// Some task may not run on the destination (`LBF_SOME_PINNED`).
+    pub some_pinned: bool,
+    /// The scan took a break and wants to go on (`LBF_NEED_BREAK`).
+    pub need_break: bool,
+    /// Another destination was found for a pinned task (`LBF_DST_PINNED`); it is `new_dst_cpu`.
+    /// Active balance presets it so that nobody looks for one.
+    pub dst_pinned: bool,
+    /// The pass is an active balance (`LBF_ACTIVE_LB`, 5.14 and later).
+    pub active_lb: bool,
+    /// The other destination, where `dst_pinned` was set by the scan.
+    pub new_dst_cpu: usize,
+    /// Runnable tasks of every class left on the source; `detach_tasks` keeps it up to date.
+    pub src_nr_running: u32,
+    /// Tasks left on the source that prefer its node; `detach_tasks` keeps it up to date.
+    pub src_nr_preferred_running: u32,
+    /// Tasks that moved although cache-hot, because balancing had failed too often (`lb_hot_gained`).
+    pub nr_hot_gained: u32,
+    /// Why tasks were refused.
+    pub refused: Refusals,
+}
+
+/// How many looked-at tasks stayed, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Refusals {
+    /// Their group is throttled.
+    pub throttled: u32,
+    /// They may not run on the destination.
+    pub affinity: u32,
+    /// They run just now.
+    pub running: u32,
+    /// They are cache-hot, or would leave their memory.
+    pub hot: u32,
+    /// They are too big for the imbalance, or, for a misfit pull, fit where they are.
+    pub size: u32,
+}
+
+impl TaskScan {
+    /// Tasks between two breaks (`sched_nr_migrate_break`).
+    pub const NR_MIGRATE_BREAK: u32 = 32;
+}
+
+impl Default for TaskScan {
+    /// Before the first task: all are taken as pinned until one is not.
+    fn default() -> Self {
+        Self {
+            nr_looked_at: 0,
+            loop_break: Self::NR_MIGRATE_BREAK,
+            loop_max: 0,
+            all_pinned: true,
+            some_pinned: false,
+            need_break: false,
+            dst_pinned: false,
+            active_lb: false,
+            new_dst_cpu: 0,
+            src_nr_running: 0,
+            src_nr_preferred_running: 0,
+            nr_hot_gained: 0,
+            refused: Refusals::default(),
+        }
+    }
+}
+
+/// What the balancer sees of a task that it may pull.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskView<'a> {
+    /// `task_h_load()`.
+    pub load: u64,
+    /// `task_util_est()`.
+    pub util: u64,
+    /// Time since the task last started to run, ns: the queue's clock less `exec_start`.
+    pub age_ns: i64,
+    /// The task runs just now.
+    pub running: bool,
+    /// SCHED_IDLE.
+    pub idle_policy: bool,
+    /// It is its queue's next buddy.
+    pub next_buddy: bool,
+    /// It is its queue's last buddy.
+    pub last_buddy: bool,
+    /// Its group is throttled on the source or the destination (`throttled_lb_pair()`).
+    pub throttled: bool,
+    /// A kernel thread bound to one CPU (6.12).
+    pub per_cpu_kthread: bool,
+    /// CPUs where it may run; `None` = everywhere.
+    pub allowed: Option<&'a CpuMask>,
+    /// What NUMA balancing knows of it; `None` without fault records.
+    pub numa: Option<TaskNuma>,
+}
+
+impl TaskView<'_> {
+    /// Whether the task may run on `cpu`.
+    #[inline]
+    pub fn may_run_on(&self, cpu: usize) -> bool {
+        self.allowed.is_none_or(|allowed| allowed.test(cpu))
+    }
+}
+
+/// NUMA placement of a task as the balancer weighs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskNuma {
+    /// `numa_preferred_nid`.
+    pub preferred_node: Option<u32>,
+    /// Fault weight on the source's node: the group's if it is in a NUMA group, else the task's own.
+    pub src_weight: u64,
+    /// The same on the destination's node.
+    pub dst_weight: u64,
+}
+
+/// A task of a [`SrcQueue`]: whatever number the queue gives it.
+pub type TaskRef = u32;
+
+/// The list of tasks that `detach_tasks` scans (`rq->cfs_tasks`), from its tail.
+pub trait SrcQueue {
+    /// Runnable tasks of every class on the source (`rq->nr_running`).
+    fn nr_running(&self) -> u32;
+    /// Tasks on the source that prefer its node (`rq->nr_preferred_running`).
+    fn nr_preferred_running(&self) -> u32;
+    /// The task at the list's tail.
+    fn tail(&self) -> Option<TaskRef>;
+    /// What the balancer sees of `task`.
+    fn view(&self, task: TaskRef) -> TaskView<'_>;
+    /// Moves `task` to the list's head.
+    fn move_to_head(&mut self, task: TaskRef);
+    /// Takes `task` off the source; `nr_running` falls by one.
+    fn detach(&mut self, task: TaskRef);
+}
+
+/// Totals of a domain (`struct sd_lb_stats`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SdLbStats {
+    /// Position in the ring of the busiest group so far.
+    pub busiest: Option<usize>,
+    /// Load of all groups.
+    pub total_load: u64,
+    /// Capacity of all groups.
+    pub total_capacity: u64,
+    /// `total_load` over `total_capacity`, where a decision needed it.
+    pub avg_load: u64,
+    /// Tasks should spread over the groups.
+    pub prefer_sibling: bool,
+    /// Statistics of the busiest group so far.
+    pub busiest_stat: SgLbStats,
+    /// Statistics of the local group.
+    pub local_stat: SgLbStats,
+}
+
+impl Default for SdLbStats {
+    /// Nothing seen: any group with a task is busier than the busiest.
+    fn default() -> Self {
+        Self {
+            busiest: None,
+            total_load: 0,
+            total_capacity: 0,
+            avg_load: 0,
+            prefer_sibling: false,
+            busiest_stat: SgLbStats { idle_cpus: u32::MAX, ..SgLbStats::default() },
+            local_stat: SgLbStats::default(),
+        }
+    }
 }
 
 /// Statistics of one group (`struct sg_lb_stats`).
@@ -250,4 +569,91 @@ impl Default for SgLbStats {
             nr_preferred_running: 0,
         }
     }
+}
+
+/// The task that slow-path placement (fork, exec, slow wake-up) looks for a group for.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedTask<'a> {
+    /// `task_h_load()`.
+    pub load: u64,
+    /// `task_util_est()`: what must fit, and what the task's CPU already counts.
+    pub util: u64,
+    /// Its `runnable_avg`.
+    pub runnable: u64,
+    /// Its present or previous CPU (`task_cpu()`).
+    pub cpu: usize,
+    /// Fork: it contributes nowhere yet.
+    pub new: bool,
+    /// Exec: it runs on `cpu` just now.
+    pub queued: bool,
+    /// CPUs where it may run; `None` = everywhere.
+    pub allowed: Option<&'a CpuMask>,
+    /// `numa_preferred_nid`.
+    pub preferred_node: Option<u32>,
+}
+
+/// The state of one `find_idlest_group()`.
+pub struct IdlestEnv<'a> {
+    /// The machine.
+    pub view: LbView<'a>,
+    /// The domain; `sd.ring[0]` is the group of `this_cpu`.
+    pub sd: &'a SchedDomain,
+    /// CPU of the caller.
+    pub this_cpu: usize,
+    /// The task to place.
+    pub task: PlacedTask<'a>,
+    /// Out: statistics of the groups in ring order; `None` where the task may not run.
+    pub stats: &'a mut Vec<Option<SgLbStats>>,
+}
+
+impl<'a> IdlestEnv<'a> {
+    /// The group at `index` of the ring.
+    #[inline]
+    pub fn group(&self, index: usize) -> &'a SchedGroup {
+        &self.view.groups[self.sd.ring[index]]
+    }
+}
+
+/// One of the two CPUs that `wake_affine()` compares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WakeCpu {
+    /// `available_idle_cpu()`.
+    pub idle: bool,
+    /// Runnable tasks.
+    pub nr_running: u32,
+    /// `cpu_load()`.
+    pub load: u64,
+    /// `capacity_of()`.
+    pub capacity: u64,
+}
+
+/// What `wake_affine()` reads.
+#[derive(Clone, Copy)]
+pub struct WakeAffineEnv<'a> {
+    /// The table of slots.
+    pub kernel: &'a Kernel,
+    /// `imbalance_pct` of the domain.
+    pub imbalance_pct: u32,
+    /// The waker is about to sleep (WF_SYNC).
+    pub sync: bool,
+    /// The two CPUs share their last-level cache.
+    pub share_cache: bool,
+    /// The waker's CPU.
+    pub this: WakeCpu,
+    /// CPU where the wakee ran last.
+    pub prev: WakeCpu,
+    /// `task_h_load()` of the waker.
+    pub waker_load: u64,
+    /// `task_h_load()` of the wakee.
+    pub wakee_load: u64,
+}
+
+/// An answer of `wake_affine()` or of one of its rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i8)]
+pub enum WakeTarget {
+    /// The waker's CPU.
+    This,
+    /// CPU where the wakee ran last.
+    Prev,
 }

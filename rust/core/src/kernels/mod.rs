@@ -1,10 +1,270 @@
 //! Policy: the kernel generations, each a table of slots.
+//!
+//! A slot is one decision of the scheduler: a function pointer that knows where it comes from. A generation is a
+//! table of all slots; a later generation or a patch is a file that holds only what changed and takes the rest from
+//! the table it builds on. Slots call each other through the table ([`env::LbEnv::kernel`]), never by name, so that
+//! replacing one is seen by all its callers.
+#![allow(clippy::needless_update, reason = "a table names its base even where nothing is left to take from it")]
 
 pub mod env;
+pub mod patches;
+pub mod v5_5;
+pub mod v5_6;
+pub mod v5_7;
+
+use std::fmt;
+
+use self::env::{
+    GroupType, IdlestEnv, LbEnv, SdLbStats, SgLbStats, SrcQueue, TaskView, WakeAffineEnv, WakeTarget,
+};
+use self::patches::Patch;
+use crate::error::{Result, SimError};
+
+/// The generations, oldest first.
+pub static REGISTRY: &[&Kernel] = &[&v5_5::KERNEL, &v5_6::KERNEL, &v5_7::KERNEL];
 
 /// A kernel generation: the table of everything that generations and patches may replace.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     /// Name, as `sl.Kernel(name)` takes it.
     pub name: &'static str,
+    /// The kernel source that it models.
+    pub source: &'static str,
+    /// One sentence on what it is.
+    pub summary: &'static str,
+    /// Load balancing.
+    pub balance: Balance,
+    /// Placement of waking and new tasks.
+    pub wakeup: Wakeup,
+}
+
+impl Kernel {
+    /// The generation called `name`; otherwise an error that offers the near names.
+    pub fn named(name: &str) -> Result<&'static Self> {
+        REGISTRY.iter().copied().find(|kernel| kernel.name == name).ok_or_else(|| {
+            unknown("kernel", name, "must be a kernel generation", REGISTRY.iter().map(|kernel| kernel.name))
+        })
+    }
+
+    /// Every slot with the function that fills it, in the order of the tables.
+    pub fn slots(&self) -> Vec<(&'static str, Origin)> {
+        let mut slots = self.balance.slots();
+        slots.extend(self.wakeup.slots());
+        slots
+    }
+
+    /// This kernel with the slot called `name` filled as `from` fills it.
+    pub fn with_slot(mut self, name: &str, from: &Self) -> Result<Self> {
+        if self.balance.take(name, &from.balance) || self.wakeup.take(name, &from.wakeup) {
+            return Ok(self);
+        }
+        Err(unknown("slot", name, "must be a slot", self.slots().into_iter().map(|(slot, _)| slot)))
+    }
+
+    /// This kernel with the patch called `name` applied; an error if what the patch changes is not here.
+    pub fn with_patch(self, name: &str) -> Result<Self> {
+        Patch::named(name)?.apply(self)
+    }
+}
+
+/// A decision: the function, and where it comes from.
+#[derive(Clone, Copy)]
+pub struct Slot<F> {
+    /// The function; call it as `(env.kernel.balance.group_classify.f)(...)`.
+    pub f: F,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+impl<F> fmt::Debug for Slot<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.origin)
+    }
+}
+
+/// Where the function of a slot comes from; two slots are the same if this is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    module_path: &'static str,
+    function: &'static str,
+    /// Line of the table that names the function.
+    pub line: u32,
+}
+
+impl Origin {
+    /// What [`slot!`](crate::slot) records.
+    pub const fn new(module_path: &'static str, function: &'static str, line: u32) -> Self {
+        Self { module_path, function, line }
+    }
+
+    /// The module of the table, below `kernels`.
+    pub fn module(&self) -> &'static str {
+        self.module_path.strip_prefix(concat!(module_path!(), "::")).unwrap_or(self.module_path)
+    }
+
+    /// The function's name.
+    pub fn function(&self) -> &'static str {
+        self.function
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}::{}", self.module(), self.function)
+    }
+}
+
+/// A [`Slot`] filled with a function of the module that invokes this.
+#[macro_export]
+macro_rules! slot {
+    ($function:ident) => {
+        $crate::kernels::Slot {
+            f: $function,
+            origin: $crate::kernels::Origin::new(module_path!(), stringify!($function), line!()),
+        }
+    };
+}
+
+/// Defines a table of slots, with its listing and the exchange of slots by name.
+#[macro_export]
+macro_rules! slot_table {
+    ($(#[$table_doc:meta])* $table:ident { $($(#[$slot_doc:meta])* $slot:ident: $function:ty,)* }) => {
+        $(#[$table_doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $table {
+            $($(#[$slot_doc])* pub $slot: $crate::kernels::Slot<$function>,)*
+        }
+
+        impl $table {
+            /// Every slot with the function that fills it.
+            pub fn slots(&self) -> Vec<(&'static str, $crate::kernels::Origin)> {
+                vec![$((stringify!($slot), self.$slot.origin)),*]
+            }
+
+            /// Fills the slot called `name` as `from` does; false if there is none of that name.
+            pub fn take(&mut self, name: &str, from: &Self) -> bool {
+                match name {
+                    $(stringify!($slot) => self.$slot = from.$slot,)*
+                    _ => return false,
+                }
+                true
+            }
+        }
+    };
+}
+
+slot_table! {
+    /// Load balancing: from whether to balance at all down to which tasks move.
+    Balance {
+        /// Whether this CPU is the one to balance on behalf of its group.
+        should_we_balance: fn(&LbEnv<'_>) -> bool,
+        /// The sums over the group at a position of the ring, and its class.
+        update_sg_lb_stats: fn(&mut LbEnv<'_>, usize) -> SgLbStats,
+        /// Whether a group has capacity to spare: (imbalance_pct, statistics).
+        group_has_capacity: fn(u32, &SgLbStats) -> bool,
+        /// Whether a group has more to do than it can: (imbalance_pct, statistics).
+        group_is_overloaded: fn(u32, &SgLbStats) -> bool,
+        /// The class of a group: (table, imbalance_pct, the group's affinity-imbalance flag, statistics).
+        group_classify: fn(&Kernel, u32, bool, &SgLbStats) -> GroupType,
+        /// Whether the group at a position of the ring, with these statistics, is busier than the busiest so far.
+        update_sd_pick_busiest: fn(&LbEnv<'_>, &SdLbStats, usize, &SgLbStats) -> bool,
+        /// Position in the ring of the group to pull from, and into the environment how much of what.
+        find_busiest_group: fn(&mut LbEnv<'_>) -> Option<usize>,
+        /// How much of what to move from the busiest group to the local one.
+        calculate_imbalance: fn(&mut LbEnv<'_>, &mut SdLbStats),
+        /// The imbalance between NUMA nodes that is left after tolerating a small one:
+        /// (imbalance in tasks, destination's tasks, source's tasks, `imb_numa_nr`).
+        adjust_numa_imbalance: fn(i64, u32, u32, u32) -> i64,
+        /// CPU to pull from in the group at a position of the ring.
+        find_busiest_queue: fn(&LbEnv<'_>, usize) -> Option<usize>,
+        /// Whether the running task should be pushed for a reason other than repeated failure.
+        voluntary_active_balance: fn(&LbEnv<'_>) -> bool,
+        /// Whether the running task of the source should be pushed.
+        need_active_balance: fn(&LbEnv<'_>) -> bool,
+        /// Whether a task may move to the destination.
+        can_migrate_task: fn(&mut LbEnv<'_>, &TaskView<'_>) -> bool,
+        /// Takes tasks off the source until the imbalance is gone; how many it took.
+        detach_tasks: fn(&mut LbEnv<'_>, &mut dyn SrcQueue) -> u32,
+    }
+}
+
+slot_table! {
+    /// Placement of waking and new tasks.
+    Wakeup {
+        /// Position in the ring of the idlest group; `None` = stay in the local one.
+        find_idlest_group: fn(&mut IdlestEnv<'_>) -> Option<usize>,
+        /// The sums over the group at a position of the ring without the task, and its class.
+        update_sg_wakeup_stats: fn(&IdlestEnv<'_>, usize) -> SgLbStats,
+        /// The waker's CPU or the previous one, as the target of the search for an idle CPU.
+        wake_affine: fn(&WakeAffineEnv<'_>) -> WakeTarget,
+        /// The rule by idleness, if it decides.
+        wake_affine_idle: fn(&WakeAffineEnv<'_>) -> Option<WakeTarget>,
+        /// The rule by load, if it decides.
+        wake_affine_weight: fn(&WakeAffineEnv<'_>) -> Option<WakeTarget>,
+        /// Whether waker and wakee have too many partners to share a cache: (flips of the waker, of the wakee, CPUs
+        /// of the LLC).
+        wake_wide: fn(u32, u32, u32) -> bool,
+    }
+}
+
+/// An error about a name that is none of `known`, with the nearest of them.
+pub(crate) fn unknown<'a>(
+    argument: &str,
+    name: &str,
+    rule: &str,
+    known: impl Iterator<Item = &'a str>,
+) -> SimError {
+    let mut known: Vec<(usize, &str)> = known.map(|other| (edit_distance(name, other), other)).collect();
+    known.sort_unstable();
+    let near: Vec<&str> = known.iter().take(3).map(|&(_, other)| other).collect();
+    SimError::invalid(argument, format!("{name:?}"), format!("{rule}; near names: {}", near.join(", ")))
+}
+
+/// Levenshtein's distance, case ignored.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.to_lowercase().chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.to_lowercase().chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, &to) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_kernel_is_offered_the_near_names() {
+        let error = Kernel::named("v5.77").unwrap_err().to_string();
+        assert!(error.starts_with("kernel = \"v5.77\""), "{error}");
+        assert!(error.contains("near names: v5.7"), "{error}");
+    }
+
+    #[test]
+    fn a_slot_says_where_it_comes_from_and_can_be_exchanged() {
+        let mixed = v5_7::KERNEL.with_slot("calculate_imbalance", &v5_5::KERNEL).unwrap();
+        assert_eq!(mixed.balance.calculate_imbalance.origin.to_string(), "v5_5::calculate_imbalance");
+        let differing: Vec<_> = mixed
+            .slots()
+            .into_iter()
+            .zip(v5_7::KERNEL.slots())
+            .filter(|(mixed, base)| mixed != base)
+            .map(|((name, _), _)| name)
+            .collect();
+        assert_eq!(differing, ["calculate_imbalance"]);
+        assert!(mixed.with_slot("calculate_imbalanze", &v5_5::KERNEL).is_err());
+    }
+
+    #[test]
+    fn the_distance_counts_edits() {
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("", "abc"), 3);
+        assert_eq!(edit_distance("V5.7", "v5.7"), 0);
+    }
 }

@@ -13,6 +13,8 @@ pub struct PeltTable {
     pub half_life: u32,
     /// The sum that an entity with load forever reaches, 1024 ns units (`LOAD_AVG_MAX`).
     pub load_avg_max: u32,
+    /// Number, counted from 0, of the last period that still makes that sum grow (`LOAD_AVG_MAX_N`).
+    pub load_avg_max_n: u32,
     /// y^n in 32-bit fixed point for n below the half-life (`runnable_avg_yN_inv`).
     pub yn_inv: Vec<u32>,
     /// floor(2^64 / divider) + 1 for each `period_contrib`.
@@ -31,7 +33,7 @@ impl PeltTable {
             return Err(SimError::invalid("half_life", half_life, rule));
         }
         let (yn_inv, y_inv) = powers_of_y(half_life);
-        let load_avg_max = fixed_point(y_inv);
+        let (load_avg_max, load_avg_max_n) = fixed_point(y_inv);
         let first_divider = load_avg_max - PERIOD_US;
         let mut reciprocals = Box::new([0; PERIOD_US as usize]);
         for (divider, reciprocal) in (first_divider..).zip(reciprocals.iter_mut()) {
@@ -40,7 +42,7 @@ impl PeltTable {
         // x * M / 2^64 exceeds x / d by x * (M * d - 2^64) / (d * 2^64), where M * d - 2^64 is at most d. That stays
         // below 1 / d, hence below the next whole number, while x * d <= 2^64 - 1.
         let reciprocal_limit = u64::MAX / u64::from(load_avg_max);
-        Ok(Self { half_life, load_avg_max, yn_inv, reciprocals, reciprocal_limit })
+        Ok(Self { half_life, load_avg_max, load_avg_max_n, yn_inv, reciprocals, reciprocal_limit })
     }
 
     /// kernel/sched/pelt.c, v5.4 to v5.7, decay_load(): `val` times y^n.
@@ -141,15 +143,15 @@ impl Reciprocal {
     }
 }
 
-/// Where the sum of 1024 a period stops growing: the generator's LOAD_AVG_MAX.
-fn fixed_point(y_inv: u32) -> u32 {
-    let mut max = u64::from(PERIOD_US);
+/// Where the sum of 1024 a period stops growing, and the number of the last period that grew it.
+fn fixed_point(y_inv: u32) -> (u32, u32) {
+    let (mut max, mut n) = (u64::from(PERIOD_US), 0);
     loop {
         let next = ((max * u64::from(y_inv)) >> 32) + u64::from(PERIOD_US);
         if next == max {
-            return max as u32;
+            return (max as u32, n - 1);
         }
-        max = next;
+        (max, n) = (next, n + 1);
     }
 }
 
@@ -173,7 +175,7 @@ fn powers_of_y(half_life: u32) -> (Vec<u32>, u32) {
 
 /// trunc((2^32 - 1) * x) as double arithmetic does it, for a 53-bit fraction `x` in units of 2^-128.
 fn scale_to_u32(x: u128) -> u32 {
-    // x has at most 53 significant bits above 2^-66, so a multiple of 2^-64 loses some only below the 54th: keep 2^-96.
+    // Powers of y are at least 1/2, so none of the 53 bits lies in what is shifted out here.
     let product = (x >> 32) * u128::from(u32::MAX);
     (round_to_double(product) >> 96) as u32
 }
@@ -214,4 +216,89 @@ fn mul_high(a: u128, b: u128) -> u128 {
     let middle = a_high * b_low + ((a_low * b_low) >> 64);
     let middle_low = (middle & LOW) + a_low * b_high;
     a_high * b_high + (middle >> 64) + (middle_low >> 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Every divider of the kernel's half-life, at the multiples around which a wrong reciprocal shows first: the
+    /// largest allowed ones. The error of `x * M` grows with x and only matters just below a multiple, so what holds
+    /// there holds for all smaller x of the same remainder.
+    #[test]
+    fn reciprocals_are_exact_up_to_their_limit() {
+        for half_life in [1, 8, 16, 32, 64, 1000, MAX_HALF_LIFE] {
+            let table = PeltTable::new(half_life).expect("a valid half-life");
+            for period_contrib in 0..PERIOD_US {
+                let divider = u64::from(table.divider(period_contrib));
+                let reciprocal = u128::from(table.reciprocals[period_contrib as usize]);
+                // The condition of the proof in `new`: excess * x < 2^64 for every allowed x.
+                let excess = reciprocal * u128::from(divider) - (1 << 64);
+                assert!(excess * u128::from(table.reciprocal_limit) < 1 << 64);
+                let top = table.reciprocal_limit / divider * divider;
+                for x in [0, 1, divider - 1, divider, top - 1, top, table.reciprocal_limit] {
+                    assert_eq!(table.div_by_divider(x, period_contrib), x / divider, "{x} / {divider}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_kernels_half_life_needs_no_division_below_2_to_the_48() {
+        let table = PeltTable::new(32).expect("the kernel's half-life");
+        assert!(table.reciprocal_limit >= (1 << 48) - 1);
+    }
+
+    proptest! {
+        #[test]
+        fn division_is_exact_for_any_dividend(
+            x in any::<u64>(),
+            shift in 0_u32..64,
+            half_life in 1..=MAX_HALF_LIFE,
+            period_contrib in 0..PERIOD_US,
+        ) {
+            let table = PeltTable::new(half_life).expect("a valid half-life");
+            let (x, divider) = (x >> shift, u64::from(table.divider(period_contrib)));
+            prop_assert_eq!(table.div_by_divider(x, period_contrib), x / divider);
+        }
+    }
+
+    /// The host's own double arithmetic agrees with the integers that stand for it.
+    #[test]
+    fn tables_are_the_generators() {
+        let mut differing = Vec::new();
+        for half_life in 1..=MAX_HALF_LIFE {
+            let table = PeltTable::new(half_life).expect("a valid half-life");
+            let y = 0.5_f64.powf(1.0 / f64::from(half_life));
+            for (n, &inv) in table.yn_inv.iter().enumerate() {
+                let generated = (f64::from(u32::MAX) * y.powf(n as f64)) as u32;
+                if inv != generated {
+                    differing.push((half_life, n, inv, generated));
+                }
+            }
+        }
+        assert_eq!(differing, []);
+    }
+
+    #[test]
+    fn half_lives_out_of_range_are_refused() {
+        for half_life in [0, MAX_HALF_LIFE + 1, u32::MAX] {
+            let error = PeltTable::new(half_life).expect_err("out of range");
+            let SimError::Invalid { argument, value, .. } = error else { panic!("{error:?}") };
+            assert_eq!((argument.as_str(), value), ("half_life", half_life.to_string()));
+        }
+    }
+
+    /// No half-life lets a contribution wrap below zero, whatever the rounding.
+    #[test]
+    fn whole_periods_never_contribute_less_than_nothing() {
+        for half_life in 1..=MAX_HALF_LIFE {
+            let table = PeltTable::new(half_life).expect("a valid half-life");
+            for periods in (1..200).chain([u64::from(half_life) * 63, u64::from(half_life) * 63 + 1]) {
+                let contrib = table.accumulate_pelt_segments(periods, 0, 0);
+                assert!(contrib <= table.load_avg_max - PERIOD_US, "{half_life} {periods}: {contrib}");
+            }
+        }
+    }
 }

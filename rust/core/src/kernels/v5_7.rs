@@ -1,0 +1,50 @@
+//! v5.7: the runnable_avg series and repairs that followed it.
+//!
+//! * The classification by [`runnable_avg`](super::patches::runnable_avg).
+//! * `adjust_numa_imbalance`: the rule of v5.6 as a function of its own, shared with NUMA balancing.
+//! * `calculate_imbalance`: a fully busy local group that is above the busiest one pulls nothing (5.7.y), where the
+//!   unsigned difference used to wrap round.
+//! * `find_busiest_queue`: utilization is pulled only from CPUs with more than one task.
+//! * `detach_tasks`: a task counts with a load of at least 1 (5.7.y); tasks of a group without a share otherwise all
+//!   move at once.
+
+use super::env::{GroupType, LbEnv, MigrationType, SdLbStats, SrcQueue};
+use super::patches::runnable_avg;
+use super::{Balance, Kernel, v5_5};
+use crate::slot;
+
+/// The generation.
+pub const KERNEL: Kernel = Kernel {
+    name: "v5.7",
+    source: "kernel/sched/fair.c of Linux 5.7.14",
+    summary: "v5.6 with runnable_avg in the classification of groups, and repairs of imbalance, source and pull.",
+    balance: Balance {
+        calculate_imbalance: slot!(calculate_imbalance),
+        find_busiest_queue: slot!(find_busiest_queue),
+        detach_tasks: slot!(detach_tasks),
+        ..runnable_avg::KERNEL.balance
+    },
+    ..runnable_avg::KERNEL
+};
+
+/// kernel/sched/fair.c, v5.7.14, calculate_imbalance().
+fn calculate_imbalance(env: &mut LbEnv<'_>, sds: &mut SdLbStats) {
+    v5_5::calculate_imbalance(env, sds);
+    let (local, busiest) = (&sds.local_stat, &sds.busiest_stat);
+    if env.migration_type == MigrationType::Load
+        && local.group_type < GroupType::Overloaded
+        && local.avg_load >= busiest.avg_load
+    {
+        env.imbalance = 0;
+    }
+}
+
+/// kernel/sched/fair.c, v5.7, find_busiest_queue().
+fn find_busiest_queue(env: &LbEnv<'_>, index: usize) -> Option<usize> {
+    v5_5::busiest_queue(env, index, 2)
+}
+
+/// kernel/sched/fair.c, v5.7.14, detach_tasks().
+fn detach_tasks(env: &mut LbEnv<'_>, queue: &mut dyn SrcQueue) -> u32 {
+    v5_5::detach_with_least_load(env, queue, 1)
+}

@@ -11,5 +11,6 @@ pub mod error;
 pub mod kernels;
 pub mod pelt;
 pub mod topology;
+pub mod verify;
 
 pub use error::{Result, SimError};

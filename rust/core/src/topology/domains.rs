@@ -458,15 +458,21 @@ impl Builder<'_> {
 
     /// The ring of groups of `cpu`'s domain at `level`, its own first, as indices into `groups`.
     fn ring(&mut self, cpu: usize, level: usize, first_group_flags: Option<SdFlags>) -> Vec<usize> {
-        let mut ring = if self.levels[level].flags.has(SdFlags::NUMA) {
-            self.overlap_ring(cpu, level)
-        } else {
-            self.plain_ring(cpu, level)
-        };
-        if let (Some(flags), Some(first)) = (first_group_flags, ring.first_mut()) {
-            first.flags = flags;
+        if self.levels[level].flags.has(SdFlags::NUMA) {
+            let mut ring = self.overlap_ring(cpu, level);
+            if let (Some(flags), Some(first)) = (first_group_flags, ring.first_mut()) {
+                first.flags = flags;
+            }
+            return ring.into_iter().map(|group| self.group(group, group.flags)).collect();
         }
-        ring.into_iter().map(|group| self.group(group)).collect()
+        // Plain groups are shared by all CPUs of the domain: what one CPU writes, all see.
+        let ring = self.plain_ring(cpu, level);
+        let shared = |group: RingGroup| RingGroup { flags: SdFlags::default(), ..group };
+        let ring: Vec<usize> = ring.into_iter().map(|group| self.group(shared(group), group.flags)).collect();
+        if let (Some(flags), Some(&first)) = (first_group_flags, ring.first()) {
+            self.groups[first].flags = flags;
+        }
+        ring
     }
 
     /// kernel/sched/topology.c, build_sched_groups(): every CPU of the domain links the same groups, so the order
@@ -569,8 +575,8 @@ impl Builder<'_> {
         ring
     }
 
-    /// The index of `group` in `groups`, made on first use.
-    fn group(&mut self, group: RingGroup) -> usize {
+    /// The index of `group` in `groups`, made with `flags` on first use.
+    fn group(&mut self, group: RingGroup, flags: SdFlags) -> usize {
         if let Some(&index) = self.group_ids.get(&group) {
             return index;
         }
@@ -591,7 +597,7 @@ impl Builder<'_> {
             capacity: span.cpus.iter().map(capacity).sum(),
             min_capacity: span.cpus.iter().map(capacity).min().unwrap_or(0),
             max_capacity: span.cpus.iter().map(capacity).max().unwrap_or(0),
-            flags: group.flags,
+            flags,
             cores: cores.len() as u32,
             asym_prefer_cpu: asym_prefer_cpu(self.machine, &span.cpus),
             span: span.mask.clone(),

@@ -4,9 +4,13 @@
 //! Everything here is fixed before a run starts: what changes while a run goes on lives in `sim`.
 
 pub mod domains;
+mod levels;
+pub mod rules;
+mod spans;
 pub mod spec;
 
-pub use domains::{DomainRules, build_sched_domains};
+pub use domains::build_sched_domains;
+pub use rules::{AsymCapacity, DomainRules};
 pub use spec::MachineSpec;
 
 use crate::cpumask::CpuMask;
@@ -145,4 +149,43 @@ pub struct SchedDomains {
     pub llc_size: Vec<u32>,
     /// Per CPU the online hardware threads of its core, itself included (`cpu_smt_mask`).
     pub smt_mask: Vec<CpuMask>,
+    /// Per CPU the candidate levels that left no domain, lowest first.
+    pub removed: Vec<Vec<RemovedLevel>>,
+}
+
+/// A candidate level that left no domain on one CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemovedLevel {
+    /// The kernel's name of the level.
+    pub name: &'static str,
+    /// Its level number.
+    pub level: u32,
+    /// Number of CPUs that it would span; 0 if it was never built.
+    pub span_weight: u32,
+    /// Why it is not there.
+    pub reason: RemovalReason,
+}
+
+/// Why a candidate level left no domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RemovalReason {
+    /// It holds this CPU only.
+    OneCpu,
+    /// A lower level, named here, has the same span.
+    SameSpanAs(&'static str),
+    /// It has one group, so there is nothing to balance.
+    OneGroup,
+    /// It was not built: the level named here already spans every CPU.
+    AllCpusIn(&'static str),
+}
+
+impl std::fmt::Display for RemovalReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::OneCpu => write!(f, "one CPU only"),
+            Self::SameSpanAs(child) => write!(f, "same span as {child}"),
+            Self::OneGroup => write!(f, "one group only"),
+            Self::AllCpusIn(child) => write!(f, "not built: {child} already spans every CPU"),
+        }
+    }
 }

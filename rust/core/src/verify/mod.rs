@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! Vectors taken from real kernels, replayed through the parts: what `schedlab verify` and the tests run.
 //!
 //! A vector file's name says its family; every line of it (every entry of a `.json` file) is one case. A case that does
@@ -148,3 +149,10 @@ fn cases_of(file_name: &str, text: &str) -> Vec<(String, String)> {
         .map(|(idx, line)| (format!("line {}", idx + 1), line.to_owned()))
         .collect()
 }
+=======
+//! Replays vectors taken from real kernels through the parts: one file a family group.
+//!
+//! Each offers `check(family, line)`: one JSON line in; the error says the case's id and what differs.
+
+pub mod domains;
+>>>>>>> topology

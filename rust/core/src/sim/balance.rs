@@ -1,0 +1,767 @@
+//! Load balancing: the skeleton around the kernels' decisions.
+//!
+//! Periodic balance on ticks, newidle balance, balance on behalf of tickless idle CPUs, and the push of a running task.
+//! kernel/sched/fair.c of v5.5 to v5.7: load_balance(), rebalance_domains(), newidle_balance(), nohz_idle_balance(),
+//! active_load_balance_cpu_stop().
+
+use super::Sim;
+use super::fair::{Why, list_push_head, list_remove};
+use super::rq::{Interrupt, NO_TASK, Task, TaskId};
+use crate::cpumask::CpuMask;
+use crate::kernels::env::{CpuIdleType, GroupType, LbEnv, LbView, SrcQueue, TaskRef, TaskScan, TaskView};
+use crate::topology::SdFlags;
+
+/// Longest interval while all tasks are pinned, ms (`MAX_PINNED_INTERVAL`).
+const MAX_PINNED_INTERVAL_MS: u64 = 512;
+
+/// What changes of a domain while a run goes on: the dynamic half of `struct sched_domain`.
+#[derive(Clone, Debug)]
+pub struct SdState {
+    /// `last_balance`, jiffies.
+    pub last_balance: u64,
+    /// `balance_interval`, ms.
+    pub balance_interval_ms: u64,
+    /// `nr_balance_failed`.
+    pub nr_balance_failed: u32,
+    /// `max_newidle_lb_cost`, ns.
+    pub max_newidle_lb_cost: u64,
+    /// `next_decay_max_lb_cost`, jiffies.
+    pub next_decay_max_lb_cost: u64,
+}
+
+/// The tickless idle CPUs (`nohz` of fair.c).
+#[derive(Clone, Debug)]
+pub struct Nohz {
+    /// `idle_cpus_mask`.
+    pub idle_cpus: CpuMask,
+    /// `nr_cpus`.
+    pub nr_cpus: u32,
+    /// Some tickless CPU has blocked load that must decay (`has_blocked`).
+    pub has_blocked: bool,
+    /// `next_balance`, jiffies.
+    pub next_balance: u64,
+    /// `next_blocked`, jiffies.
+    pub next_blocked: u64,
+    /// CPU that was kicked and has not yet balanced, with the work it was kicked for.
+    pub kicked: Option<KickWork>,
+}
+
+/// What a kicked CPU does for the tickless ones.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum KickWork {
+    /// Only let blocked load decay (`NOHZ_STATS_KICK`).
+    Stats,
+    /// Balance (`NOHZ_KICK_MASK`).
+    Balance,
+}
+
+impl Sim<'_> {
+    /// trigger_load_balance() at a tick, and the softirq that it raises.
+    pub(super) fn trigger_load_balance(&mut self, cpu: usize) {
+        if self.topo.per_cpu[cpu].is_empty() {
+            return;
+        }
+        let due = self.jiffies() >= self.rqs[cpu].next_balance;
+        if !self.rqs[cpu].idle_balance {
+            self.nohz_balancer_kick(cpu);
+        }
+        if due {
+            let idle = if self.rqs[cpu].idle_balance { CpuIdleType::Idle } else { CpuIdleType::NotIdle };
+            self.update_blocked_averages(cpu);
+            self.rebalance_domains(cpu, idle);
+        }
+    }
+
+    /// rebalance_domains(): every level of the CPU that is due, bottom-up.
+    fn rebalance_domains(&mut self, cpu: usize, mut idle: CpuIdleType) {
+        let topo = self.topo;
+        let jiffies = self.jiffies();
+        let hz = u64::from(self.tunables.hz);
+        let mut next_balance = jiffies + 60 * hz;
+        let mut continue_balancing = true;
+        let mut need_decay = false;
+        let mut max_cost = 0;
+        for level in 0..topo.per_cpu[cpu].len() {
+            let sd = &mut self.sds[cpu][level];
+            if jiffies > sd.next_decay_max_lb_cost {
+                sd.max_newidle_lb_cost = sd.max_newidle_lb_cost * 253 / 256;
+                sd.next_decay_max_lb_cost = jiffies + hz;
+                need_decay = true;
+            }
+            max_cost += sd.max_newidle_lb_cost;
+            if !continue_balancing {
+                if need_decay {
+                    continue;
+                }
+                break;
+            }
+            let mut interval = self.sd_balance_interval(cpu, level, idle);
+            if jiffies >= self.sds[cpu][level].last_balance + interval {
+                if self.load_balance(cpu, level, idle, &mut continue_balancing) > 0 {
+                    // A CPU that pulled something is no longer idle.
+                    idle = if self.stats.idle[cpu] { CpuIdleType::Idle } else { CpuIdleType::NotIdle };
+                }
+                self.sds[cpu][level].last_balance = jiffies;
+                interval = self.sd_balance_interval(cpu, level, idle);
+            }
+            next_balance = next_balance.min(self.sds[cpu][level].last_balance + interval);
+        }
+        let rq = &mut self.rqs[cpu];
+        if need_decay {
+            rq.max_idle_balance_cost = max_cost.max(self.tunables.migration_cost_ns.max(0) as u64);
+        }
+        rq.next_balance = next_balance;
+        if idle == CpuIdleType::Idle && self.nohz.next_balance > next_balance {
+            self.nohz.next_balance = next_balance;
+        }
+    }
+
+    /// get_sd_balance_interval(), jiffies.
+    fn sd_balance_interval(&self, cpu: usize, level: usize, idle: CpuIdleType) -> u64 {
+        let hz = u64::from(self.tunables.hz);
+        let busy = idle != CpuIdleType::Idle && !self.stats.sched_idle[cpu];
+        let mut interval_ms = self.sds[cpu][level].balance_interval_ms;
+        if busy {
+            interval_ms *= u64::from(self.topo.per_cpu[cpu][level].busy_factor);
+        }
+        // msecs_to_jiffies() rounds up; max_load_balance_interval is a tenth of a second a CPU.
+        let max = (hz * self.nr_online_cpus / 10).max(1);
+        (interval_ms * hz).div_ceil(1000).clamp(1, max)
+    }
+
+    /// newidle_balance(): before the CPU goes idle, tries to find it work. True if it has some now.
+    pub(super) fn newidle_balance(&mut self, cpu: usize) -> bool {
+        let topo = self.topo;
+        let migration_cost = self.tunables.migration_cost_ns;
+        self.rqs[cpu].idle_stamp = self.rqs[cpu].clock;
+        if topo.per_cpu[cpu].is_empty() {
+            return false;
+        }
+        let mut next_balance = self.jiffies() + u64::from(self.tunables.hz);
+        let mut pulled = 0;
+        if (self.rqs[cpu].avg_idle as i64) < migration_cost || !self.overload {
+            self.update_next_balance(cpu, 0, &mut next_balance);
+            self.nohz_newidle_balance(cpu);
+        } else {
+            self.update_blocked_averages(cpu);
+            let mut curr_cost = 0;
+            for level in 0..topo.per_cpu[cpu].len() {
+                let mut continue_balancing = true;
+                if self.rqs[cpu].avg_idle < curr_cost + self.sds[cpu][level].max_newidle_lb_cost {
+                    self.update_next_balance(cpu, level, &mut next_balance);
+                    break;
+                }
+                if topo.per_cpu[cpu][level].flags.has(SdFlags::BALANCE_NEWIDLE) {
+                    let before = self.rqs[cpu].overhead_ns;
+                    pulled = self.load_balance(cpu, level, CpuIdleType::NewlyIdle, &mut continue_balancing);
+                    let domain_cost = self.rqs[cpu].overhead_ns - before;
+                    let sd = &mut self.sds[cpu][level];
+                    sd.max_newidle_lb_cost = sd.max_newidle_lb_cost.max(domain_cost);
+                    curr_cost += domain_cost;
+                }
+                self.update_next_balance(cpu, level, &mut next_balance);
+                if pulled > 0 || self.rqs[cpu].cfs.nr_running > 0 {
+                    break;
+                }
+            }
+            let rq = &mut self.rqs[cpu];
+            rq.max_idle_balance_cost = rq.max_idle_balance_cost.max(curr_cost);
+        }
+        let rq = &mut self.rqs[cpu];
+        rq.next_balance = rq.next_balance.min(next_balance);
+        let found = pulled > 0 || rq.cfs.nr_running > 0;
+        if found {
+            rq.idle_stamp = 0;
+        }
+        found
+    }
+
+    /// update_next_balance(): an idle CPU looks at the domain again after its idle interval.
+    fn update_next_balance(&self, cpu: usize, level: usize, next_balance: &mut u64) {
+        let interval = self.sd_balance_interval(cpu, level, CpuIdleType::Idle);
+        *next_balance = (*next_balance).min(self.sds[cpu][level].last_balance + interval);
+    }
+
+    /// load_balance(): pulls to `cpu` from the busiest CPU of the busiest group of one domain; tasks moved.
+    fn load_balance(
+        &mut self,
+        cpu: usize,
+        level: usize,
+        idle: CpuIdleType,
+        continue_balancing: &mut bool,
+    ) -> u32 {
+        let sd = &self.topo.per_cpu[cpu][level];
+        self.record.lb_count(cpu, level, idle);
+        let mut excluded: Option<CpuMask> = None;
+        let mut ld_moved = 0;
+        let mut all_pinned = false;
+        let outcome = loop {
+            // One try: choose a group and a CPU in it, pull.
+            self.refresh_nohz_stats(cpu, level, idle);
+            let (mut env, source) = {
+                let mut env = lb_env!(self, sd, cpu, level, idle, excluded);
+                if !(env.kernel.balance.should_we_balance.f)(&env) {
+                    *continue_balancing = false;
+                    break Outcome::Balanced;
+                }
+                let group = (env.kernel.balance.find_busiest_group.f)(&mut env);
+                let source = group.map(|group| (env.kernel.balance.find_busiest_queue.f)(&env, group));
+                (PassState::of(&env), source)
+            };
+            self.after_group_statistics(cpu, level, sd.is_root, &env);
+            let source = match source {
+                None => {
+                    self.record.domain(cpu, level).lb_nobusyg[idle_index(idle)] += 1;
+                    break Outcome::Balanced;
+                }
+                Some(None) => {
+                    self.record.domain(cpu, level).lb_nobusyq[idle_index(idle)] += 1;
+                    break Outcome::Balanced;
+                }
+                Some(Some(source)) => source,
+            };
+            self.record.domain(cpu, level).lb_imbalance[idle_index(idle)] += env.imbalance as u64;
+            env.src_cpu = source;
+            all_pinned = false;
+            if self.rqs[source].cfs.nr_running > 1 {
+                all_pinned = true;
+                env.scan = TaskScan {
+                    loop_max: self.tunables.nr_migrate.min(self.rqs[source].cfs.nr_running),
+                    ..TaskScan::default()
+                };
+                ld_moved += self.pull_tasks(cpu, level, idle, &mut excluded, &mut env);
+                all_pinned = env.scan.all_pinned;
+                if env.scan.some_pinned && env.imbalance > 0 {
+                    self.set_group_imbalance(cpu, level, true);
+                }
+                if all_pinned {
+                    // Nothing on that CPU may come here: try the others, if any but the destination's group is left.
+                    let excluded = excluded.get_or_insert_with(|| CpuMask::new(self.topo.nr_cpus));
+                    excluded.set(source);
+                    let local = &self.topo.groups[sd.ring[0]].span;
+                    if sd.span.and_not(excluded).is_subset(local) {
+                        break Outcome::AllPinned;
+                    }
+                    continue;
+                }
+            }
+            if ld_moved > 0 {
+                self.sds[cpu][level].nr_balance_failed = 0;
+                self.sds[cpu][level].balance_interval_ms = sd.min_interval_ms;
+                break Outcome::Done;
+            }
+            self.record.domain(cpu, level).lb_failed[idle_index(idle)] += 1;
+            if idle != CpuIdleType::NewlyIdle {
+                self.sds[cpu][level].nr_balance_failed += 1;
+            }
+            break self.consider_active_balance(cpu, level, idle, &excluded, &env);
+        };
+        let pass_cost = self.cost.balance_pass_ns
+            + u64::from(sd.span_weight) * self.cost.balance_cpu_ns
+            + u64::from(ld_moved) * self.cost.balance_move_ns;
+        self.rqs[cpu].overhead_ns += pass_cost;
+        if outcome == Outcome::Done {
+            return ld_moved;
+        }
+        if outcome != Outcome::OnePinned {
+            if outcome == Outcome::Balanced && !all_pinned {
+                self.set_group_imbalance(cpu, level, false);
+            }
+            self.record.domain(cpu, level).lb_balanced[idle_index(idle)] += 1;
+            self.sds[cpu][level].nr_balance_failed = 0;
+        }
+        let pinned = outcome == Outcome::OnePinned || all_pinned;
+        let state = &mut self.sds[cpu][level];
+        if idle != CpuIdleType::NewlyIdle
+            && (pinned && state.balance_interval_ms < MAX_PINNED_INTERVAL_MS
+                || state.balance_interval_ms < sd.max_interval_ms)
+        {
+            state.balance_interval_ms *= 2;
+        }
+        0
+    }
+
+    /// The pull itself, with its breaks and its other destinations: tasks moved.
+    fn pull_tasks(
+        &mut self,
+        cpu: usize,
+        level: usize,
+        idle: CpuIdleType,
+        excluded: &mut Option<CpuMask>,
+        pass: &mut PassState,
+    ) -> u32 {
+        let sd = &self.topo.per_cpu[cpu][level];
+        let mut moved = 0;
+        loop {
+            self.update_rq_clock(pass.src_cpu);
+            let mut detached = std::mem::take(&mut self.detached);
+            {
+                let rq = &mut self.rqs[pass.src_cpu];
+                let mut queue = EngineQueue {
+                    tasks: &mut self.tasks,
+                    head: &mut rq.list_head,
+                    tail: &mut rq.list_tail,
+                    nr_running: rq.cfs.nr_running,
+                    clock: rq.clock,
+                    running: rq.cfs.curr,
+                    next: rq.cfs.next,
+                    last: rq.cfs.last,
+                    util_est: self.features.util_est,
+                    detached: &mut detached,
+                };
+                let mut env = lb_env!(self, sd, pass.dst_cpu, level, idle, *excluded);
+                pass.put(&mut env);
+                // The failures are this domain's, whichever CPU the tasks go to.
+                env.nr_balance_failed = self.sds[cpu][level].nr_balance_failed;
+                (env.kernel.balance.detach_tasks.f)(&mut env, &mut queue);
+                *pass = PassState::of(&env);
+            }
+            self.move_tasks(pass.src_cpu, pass.dst_cpu, &detached);
+            self.record.pulled(cpu, level, idle, detached.len() as u64);
+            moved += detached.len() as u32;
+            detached.clear();
+            self.detached = detached;
+
+            if pass.scan.need_break {
+                pass.scan.need_break = false;
+                continue;
+            }
+            if pass.scan.dst_pinned && pass.imbalance > 0 {
+                // Some task may not come here but may go to another CPU of the group: go on for that CPU.
+                excluded.get_or_insert_with(|| CpuMask::new(self.topo.nr_cpus)).set(pass.dst_cpu);
+                pass.dst_cpu = pass.scan.new_dst_cpu;
+                pass.scan.dst_pinned = false;
+                pass.scan.nr_looked_at = 0;
+                pass.scan.loop_break = TaskScan::NR_MIGRATE_BREAK;
+                continue;
+            }
+            return moved;
+        }
+    }
+
+    /// detach_task() and attach_task() for each task that a pull took.
+    fn move_tasks(&mut self, src: usize, dst: usize, tasks: &[TaskId]) {
+        for &task in tasks {
+            // The scan took it off the list already; dequeue_task() expects it there.
+            self.list_push_head(src, task);
+            self.detach_task(src, dst, task);
+        }
+        if !tasks.is_empty() {
+            self.update_rq_clock(dst);
+        }
+        // Each detached task went to the head of the list that attach_tasks() takes from: the last comes first.
+        for &task in tasks.iter().rev() {
+            self.attach_task(dst, task);
+        }
+    }
+
+    fn detach_task(&mut self, src: usize, dst: usize, task: TaskId) {
+        self.dequeue_task(src, task, Why::Move);
+        self.detach_entity(src, task);
+        self.tasks[task as usize].cpu = dst as u16;
+    }
+
+    fn attach_task(&mut self, dst: usize, task: TaskId) {
+        let waited_since = self.tasks[task as usize].queued_since_ns;
+        self.enqueue_task(dst, task, Why::Move);
+        self.tasks[task as usize].queued_since_ns = waited_since;
+        self.check_preempt_curr(dst, task, false);
+    }
+
+    /// After a failed pull: whether to push the running task (need_active_balance() and what follows it).
+    fn consider_active_balance(
+        &mut self,
+        cpu: usize,
+        level: usize,
+        idle: CpuIdleType,
+        excluded: &Option<CpuMask>,
+        pass: &PassState,
+    ) -> Outcome {
+        let sd = &self.topo.per_cpu[cpu][level];
+        let source = pass.src_cpu;
+        let (needed, voluntary) = {
+            let mut env = lb_env!(self, sd, cpu, level, idle, *excluded);
+            pass.put(&mut env);
+            let needed = (env.kernel.balance.need_active_balance.f)(&env);
+            (needed, (env.kernel.balance.voluntary_active_balance.f)(&env))
+        };
+        let mut kicked = false;
+        if needed {
+            let curr = self.rqs[source].curr;
+            if curr != NO_TASK && !self.may_run_on(curr, cpu) {
+                return Outcome::OnePinned;
+            }
+            if !self.rqs[source].active_balance {
+                self.rqs[source].active_balance = true;
+                self.rqs[source].push_cpu = cpu as u16;
+                kicked = true;
+                self.send_interrupt(source, Interrupt::ActiveBalance);
+            }
+            // The next pull may take cache-hot tasks.
+            self.sds[cpu][level].nr_balance_failed = sd.cache_nice_tries + 1;
+        }
+        let state = &mut self.sds[cpu][level];
+        if !kicked || voluntary {
+            state.balance_interval_ms = sd.min_interval_ms;
+        } else if state.balance_interval_ms < sd.max_interval_ms {
+            state.balance_interval_ms *= 2;
+        }
+        Outcome::Done
+    }
+
+    /// active_load_balance_cpu_stop(): the stopper has taken the CPU; a task, likely the one that ran, is pushed.
+    pub(super) fn active_load_balance(&mut self, cpu: usize) {
+        let target = usize::from(self.rqs[cpu].push_cpu);
+        self.rqs[cpu].active_balance = false;
+        let level = self.topo.per_cpu[target].iter().position(|sd| sd.span.test(cpu));
+        let Some(level) = level.filter(|_| self.rqs[cpu].cfs.nr_running > 0) else { return };
+        let sd = &self.topo.per_cpu[target][level];
+        self.record.domain(target, level).alb_count += 1;
+        self.update_rq_clock(cpu);
+        let found = {
+            let rq = &mut self.rqs[cpu];
+            let mut detached = std::mem::take(&mut self.detached);
+            let queue = EngineQueue {
+                tasks: &mut self.tasks,
+                head: &mut rq.list_head,
+                tail: &mut rq.list_tail,
+                nr_running: rq.cfs.nr_running,
+                clock: rq.clock,
+                running: NO_TASK,
+                next: rq.cfs.next,
+                last: rq.cfs.last,
+                util_est: self.features.util_est,
+                detached: &mut detached,
+            };
+            let none = None;
+            let mut env = lb_env!(self, sd, target, level, CpuIdleType::Idle, none);
+            env.src_cpu = cpu;
+            env.scan.dst_pinned = true;
+            // detach_one_task(): the first from the tail that may go.
+            let mut candidate = queue.tail();
+            let found = loop {
+                let Some(task) = candidate else { break None };
+                let view = queue.view(task);
+                if (env.kernel.balance.can_migrate_task.f)(&mut env, &view) {
+                    break Some(task);
+                }
+                candidate = queue.towards_head(task);
+            };
+            self.detached = detached;
+            found
+        };
+        match found {
+            Some(task) => {
+                self.detach_task(cpu, target, task);
+                self.update_rq_clock(target);
+                self.attach_task(target, task);
+                self.record.migrations_active += 1;
+                self.record.domain(target, level).alb_pushed += 1;
+                self.sds[target][level].nr_balance_failed = 0;
+            }
+            None => self.record.domain(target, level).alb_failed += 1,
+        }
+        self.rqs[cpu].overhead_ns += self.cost.active_balance_ns;
+    }
+
+    /// What update_sd_lb_stats() leaves in the root domain, and the record of the groups' classes.
+    fn after_group_statistics(&mut self, cpu: usize, level: usize, is_root: bool, pass: &PassState) {
+        if is_root {
+            self.overload = pass.overload;
+        }
+        for stats in &self.sg_stats {
+            self.record.classification(cpu, level, stats);
+        }
+    }
+
+    /// The affinity-imbalance flag that a pass over this level leaves in the parent's local group.
+    fn set_group_imbalance(&mut self, cpu: usize, level: usize, imbalance: bool) {
+        if let Some(parent) = self.topo.per_cpu[cpu].get(level + 1) {
+            let sgc = self.topo.groups[parent.ring[0]].sgc;
+            self.sgc_imbalance[sgc] = imbalance;
+        }
+    }
+
+    /// update_blocked_averages(): ages the queue's signals although nothing happens on it.
+    fn update_blocked_averages(&mut self, cpu: usize) {
+        self.update_rq_clock(cpu);
+        self.update_cfs_rq_load_avg(cpu);
+        let jiffies = self.jiffies();
+        let rq = &mut self.rqs[cpu];
+        rq.last_blocked_load_update_tick = jiffies;
+        if rq.cfs.avg.load_avg == 0 && rq.cfs.avg.util_avg == 0 {
+            rq.has_blocked_load = false;
+        }
+    }
+
+    /// nohz_balance_enter_idle(): the idle CPU has stopped its tick.
+    pub(super) fn nohz_balance_enter_idle(&mut self, cpu: usize) {
+        let rq = &mut self.rqs[cpu];
+        rq.has_blocked_load = true;
+        if !rq.nohz_idle {
+            rq.nohz_idle = true;
+            self.nohz.idle_cpus.set(cpu);
+            self.nohz.nr_cpus += 1;
+            self.nr_busy_cpus[self.topo.llc_id[cpu]] -= 1;
+        }
+        self.nohz.has_blocked = true;
+    }
+
+    /// nohz_balance_exit_idle(): the first tick of a busy CPU.
+    fn nohz_balance_exit_idle(&mut self, cpu: usize) {
+        let rq = &mut self.rqs[cpu];
+        if rq.nohz_idle {
+            rq.nohz_idle = false;
+            self.nohz.idle_cpus.clear(cpu);
+            self.nohz.nr_cpus -= 1;
+            self.nr_busy_cpus[self.topo.llc_id[cpu]] += 1;
+        }
+    }
+
+    /// nohz_balancer_kick(): a busy CPU's tick asks an idle CPU to balance for the tickless ones.
+    fn nohz_balancer_kick(&mut self, cpu: usize) {
+        self.nohz_balance_exit_idle(cpu);
+        if self.nohz.nr_cpus == 0 {
+            return;
+        }
+        let jiffies = self.jiffies();
+        let stats = self.nohz.has_blocked && jiffies > self.nohz.next_blocked;
+        let mut work = stats.then_some(KickWork::Stats);
+        if jiffies >= self.nohz.next_balance {
+            let rq = &self.rqs[cpu];
+            let (capacity, original) = (self.stats.capacity[cpu], self.stats.capacity_orig[cpu]);
+            let sd = &self.topo.per_cpu[cpu][0];
+            // check_cpu_capacity(): interrupts or real-time tasks take a good part of the CPU.
+            let reduced = capacity * u64::from(sd.imbalance_pct) < original * 100;
+            let misfit = self.stats.misfit_task_load[cpu] != 0
+                && self.topo.per_cpu[cpu].iter().any(|sd| sd.flags.has(SdFlags::ASYM_CPUCAPACITY));
+            let busy_llc =
+                self.topo.llc_level[cpu].is_some() && self.nr_busy_cpus[self.topo.llc_id[cpu]] > 1;
+            if rq.cfs.nr_running >= 2 || (rq.cfs.nr_running >= 1 && reduced) || misfit || busy_llc {
+                work = Some(KickWork::Balance);
+            }
+        }
+        if let Some(work) = work {
+            self.kick_ilb(work);
+        }
+    }
+
+    /// kick_ilb(): sends an idle CPU the work, unless one is already on its way.
+    fn kick_ilb(&mut self, work: KickWork) {
+        self.nohz.next_balance = self.jiffies() + 1;
+        let Some(ilb) = self.nohz.idle_cpus.iter().find(|&cpu| self.stats.idle[cpu]) else { return };
+        if let Some(kicked) = self.nohz.kicked {
+            self.nohz.kicked = Some(kicked.max(work));
+            return;
+        }
+        self.nohz.kicked = Some(work);
+        self.send_interrupt(ilb, Interrupt::NohzKick);
+    }
+
+    /// nohz_idle_balance(): the kicked CPU balances for every tickless idle CPU that is due, itself last.
+    pub(super) fn nohz_idle_balance(&mut self, this_cpu: usize) {
+        let Some(work) = self.nohz.kicked.take() else { return };
+        if !self.stats.idle[this_cpu] {
+            return;
+        }
+        let jiffies = self.jiffies();
+        let mut next_balance = jiffies + 60 * u64::from(self.tunables.hz);
+        self.nohz.has_blocked = false;
+        let mut has_blocked = false;
+        let mut cursor = 0;
+        while let Some(cpu) = self.nohz.idle_cpus.next_from(cursor) {
+            cursor = cpu + 1;
+            if cpu == this_cpu || !self.stats.idle[cpu] {
+                continue;
+            }
+            if self.rqs[this_cpu].need_resched {
+                self.nohz.has_blocked = true;
+                return;
+            }
+            has_blocked |= self.update_nohz_stats(cpu, true);
+            if jiffies >= self.rqs[cpu].next_balance && work == KickWork::Balance {
+                self.update_rq_clock(cpu);
+                self.rebalance_domains(cpu, CpuIdleType::Idle);
+            }
+            next_balance = next_balance.min(self.rqs[cpu].next_balance);
+        }
+        self.update_blocked_averages(this_cpu);
+        has_blocked |= self.rqs[this_cpu].has_blocked_load;
+        if work == KickWork::Balance {
+            self.rebalance_domains(this_cpu, CpuIdleType::Idle);
+        }
+        self.nohz.next_blocked = jiffies + self.blocked_load_period();
+        self.nohz.has_blocked |= has_blocked;
+        if work == KickWork::Balance {
+            self.nohz.next_balance = next_balance.min(self.rqs[this_cpu].next_balance);
+        }
+    }
+
+    /// nohz_newidle_balance(): a CPU that goes idle for long enough lets the tickless CPUs' blocked load decay.
+    fn nohz_newidle_balance(&mut self, this_cpu: usize) {
+        let jiffies = self.jiffies();
+        if (self.rqs[this_cpu].avg_idle as i64) < self.tunables.migration_cost_ns
+            || !self.nohz.has_blocked
+            || jiffies < self.nohz.next_blocked
+        {
+            return;
+        }
+        self.nohz.has_blocked = false;
+        let mut has_blocked = false;
+        let mut cursor = 0;
+        while let Some(cpu) = self.nohz.idle_cpus.next_from(cursor) {
+            cursor = cpu + 1;
+            if cpu != this_cpu && self.stats.idle[cpu] {
+                has_blocked |= self.update_nohz_stats(cpu, true);
+            }
+        }
+        self.nohz.next_blocked = jiffies + self.blocked_load_period();
+        self.nohz.has_blocked |= has_blocked;
+    }
+
+    /// update_nohz_stats(): ages a tickless CPU's signals; whether some blocked load is left.
+    fn update_nohz_stats(&mut self, cpu: usize, force: bool) -> bool {
+        let rq = &self.rqs[cpu];
+        if !rq.has_blocked_load || !rq.nohz_idle {
+            return false;
+        }
+        if force || self.jiffies() > rq.last_blocked_load_update_tick {
+            self.update_blocked_averages(cpu);
+        }
+        self.rqs[cpu].has_blocked_load
+    }
+
+    /// Time between two decays of the tickless CPUs' blocked load, jiffies (LOAD_AVG_PERIOD ms).
+    fn blocked_load_period(&self) -> u64 {
+        (u64::from(self.pelt_table.half_life) * u64::from(self.tunables.hz)).div_ceil(1000)
+    }
+
+    /// LBF_NOHZ_STATS: a newidle pass first ages the tickless CPUs that it will look at.
+    fn refresh_nohz_stats(&mut self, cpu: usize, level: usize, idle: CpuIdleType) {
+        if idle != CpuIdleType::NewlyIdle || !self.nohz.has_blocked {
+            return;
+        }
+        let topo = self.topo;
+        let mut cursor = 0;
+        while let Some(idle_cpu) = self.nohz.idle_cpus.next_from(cursor) {
+            cursor = idle_cpu + 1;
+            if topo.per_cpu[cpu][level].span.test(idle_cpu) {
+                self.update_nohz_stats(idle_cpu, false);
+            }
+        }
+    }
+}
+
+/// How a balance pass ended (the labels at the end of load_balance()).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// Pulled, or tried and failed.
+    Done,
+    /// Nothing to do (`out_balanced`).
+    Balanced,
+    /// Affinity forbids every pull (`out_all_pinned`).
+    AllPinned,
+    /// The running task may not be pushed here (`out_one_pinned`).
+    OnePinned,
+}
+
+/// The part of [`LbEnv`] that outlives one decision: the environment itself borrows the simulation.
+#[derive(Clone, Copy)]
+struct PassState {
+    dst_cpu: usize,
+    src_cpu: usize,
+    imbalance: i64,
+    migration_type: crate::kernels::env::MigrationType,
+    fbq_type: crate::kernels::env::FbqType,
+    overload: bool,
+    scan: TaskScan,
+}
+
+impl PassState {
+    fn of(env: &LbEnv<'_>) -> Self {
+        Self {
+            dst_cpu: env.dst_cpu,
+            src_cpu: env.src_cpu,
+            imbalance: env.imbalance,
+            migration_type: env.migration_type,
+            fbq_type: env.fbq_type,
+            overload: env.overload,
+            scan: env.scan,
+        }
+    }
+
+    fn put(&self, env: &mut LbEnv<'_>) {
+        env.src_cpu = self.src_cpu;
+        env.imbalance = self.imbalance;
+        env.migration_type = self.migration_type;
+        env.fbq_type = self.fbq_type;
+        env.scan = self.scan;
+    }
+}
+
+/// A runqueue's list of tasks as `detach_tasks` walks it. Tasks that it takes are collected; the engine dequeues them after.
+struct EngineQueue<'a> {
+    tasks: &'a mut Vec<Task>,
+    head: &'a mut TaskId,
+    tail: &'a mut TaskId,
+    nr_running: u32,
+    clock: u64,
+    running: TaskId,
+    next: TaskId,
+    last: TaskId,
+    util_est: bool,
+    detached: &'a mut Vec<TaskId>,
+}
+
+impl EngineQueue<'_> {
+    fn towards_head(&self, task: TaskRef) -> Option<TaskRef> {
+        Some(self.tasks[task as usize].list_prev).filter(|&task| task != NO_TASK)
+    }
+}
+
+impl SrcQueue for EngineQueue<'_> {
+    fn nr_running(&self) -> u32 {
+        self.nr_running
+    }
+
+    fn tail(&self) -> Option<TaskRef> {
+        Some(*self.tail).filter(|&task| task != NO_TASK)
+    }
+
+    fn view(&self, id: TaskRef) -> TaskView<'_> {
+        let task = &self.tasks[id as usize];
+        TaskView {
+            load: task.se.avg.load_avg,
+            util: super::fair::task_util_est(&task.se, self.util_est),
+            age_ns: self.clock as i64 - task.se.exec_start as i64,
+            running: id == self.running,
+            idle_policy: false,
+            next_buddy: id == self.next,
+            last_buddy: id == self.last,
+            throttled: false,
+            per_cpu_kthread: false,
+            allowed: task.allowed.as_deref(),
+            numa: None,
+        }
+    }
+
+    fn move_to_head(&mut self, task: TaskRef) {
+        list_remove(self.tasks, self.head, self.tail, task);
+        list_push_head(self.tasks, self.head, self.tail, task);
+    }
+
+    fn detach(&mut self, task: TaskRef) {
+        list_remove(self.tasks, self.head, self.tail, task);
+        self.nr_running -= 1;
+        self.detached.push(task);
+    }
+}
+
+/// Position of an idle type in the tables of /proc/schedstat, version 15: idle, busy, newly idle.
+pub(crate) fn idle_index(idle: CpuIdleType) -> usize {
+    match idle {
+        CpuIdleType::Idle => 0,
+        CpuIdleType::NotIdle => 1,
+        CpuIdleType::NewlyIdle => 2,
+    }
+}

@@ -1,0 +1,232 @@
+//! The interpreter of programs: what a step costs, what it does when it is done, when a task sleeps.
+
+use super::Sim;
+use super::channel::{ChannelKind, Wakes};
+use super::program::{ChannelId, Op, Phase};
+use super::rq::{TaskId, TaskState};
+
+/// What becomes of the running task after a step.
+pub(super) enum Next {
+    /// It goes on: its next step takes so much work, ns at full speed.
+    Work(u64),
+    /// It sleeps.
+    Sleep,
+    /// It has exited.
+    Exit,
+}
+
+impl Sim<'_> {
+    /// The running task of `cpu` starts or resumes its program: how much work its step takes.
+    pub(super) fn begin_step(&mut self, cpu: usize, task: TaskId) -> u64 {
+        let program = self.tasks[task as usize].program;
+        let op = self.ops[program.at as usize];
+        let (phase, work) = match op {
+            Op::Fork { .. } => {
+                let threads = self.threads;
+                (Phase::Work, if threads { self.cost.thread_create_ns } else { self.cost.fork_ns })
+            }
+            Op::Write { first, .. } => {
+                let channel = first + program.step;
+                if self.channels[channel as usize].is_full(program.slept) {
+                    (Phase::Look, self.cost.poll_ns)
+                } else {
+                    return self.begin_message(cpu, task, channel, false);
+                }
+            }
+            Op::Read { channel, .. } => {
+                if self.channels[channel as usize].is_empty() {
+                    (Phase::Look, self.cost.poll_ns)
+                } else {
+                    return self.begin_message(cpu, task, channel, true);
+                }
+            }
+            Op::Poll { .. } => (Phase::Look, self.cost.poll_ns),
+            Op::Reap { .. } => {
+                let ended = self.zombies > 0;
+                if ended { (Phase::Work, self.cost.reap_ns) } else { (Phase::Look, self.cost.poll_ns) }
+            }
+            Op::ClockStart | Op::ClockStop => (Phase::Work, 0),
+            Op::Exit => (Phase::Work, if self.threads { self.cost.thread_exit_ns } else { self.cost.exit_ns }),
+        };
+        let task = &mut self.tasks[task as usize];
+        task.program.phase = phase;
+        task.rng.jitter(work, self.cost.work_jitter_permille)
+    }
+
+    /// A write or read of one message: its own work, the wait for the lock, the lines that another CPU holds.
+    fn begin_message(&mut self, cpu: usize, task: TaskId, id: ChannelId, read: bool) -> u64 {
+        let channel = &mut self.channels[id as usize];
+        let costs = &self.message_costs[usize::from(channel.kind() == ChannelKind::Socket)];
+        let transfer = match usize::from(channel.last_cpu) {
+            last if last == cpu || last >= self.topo.nr_cpus => 0,
+            last => self.distance_cost(cpu, last, costs.transfer),
+        };
+        let channel = &mut self.channels[id as usize];
+        let task = &mut self.tasks[task as usize];
+        let work = task.rng.jitter(if read { costs.read_ns } else { costs.write_ns }, self.cost.work_jitter_permille);
+        // Operations on one channel queue at its lock; waiters spin.
+        let wait = channel.locked_until_ns.saturating_sub(self.now);
+        channel.locked_until_ns = self.now + wait + costs.locked_ns + transfer;
+        channel.last_cpu = cpu as u16;
+        task.program.phase = Phase::Work;
+        work + transfer + wait
+    }
+
+    /// The step of the running task is done: its effect, and what comes next.
+    pub(super) fn finish_step(&mut self, cpu: usize, task: TaskId) -> Next {
+        let program = self.tasks[task as usize].program;
+        let op = self.ops[program.at as usize];
+        match (program.phase, op) {
+            (Phase::Look, Op::Write { first, .. }) => {
+                let channel = &mut self.channels[(first + program.step) as usize];
+                if channel.is_full(program.slept) {
+                    channel.writers.push_back(task);
+                    self.tasks[task as usize].program.slept = true;
+                    return Next::Sleep;
+                }
+            }
+            (Phase::Look, Op::Read { channel, .. }) => {
+                let channel = &mut self.channels[channel as usize];
+                if channel.is_empty() {
+                    channel.readers.push_back(task);
+                    self.tasks[task as usize].program.slept = true;
+                    return Next::Sleep;
+                }
+            }
+            (Phase::Look, Op::Poll { channel }) => {
+                let channel = &mut self.channels[channel as usize];
+                if channel.is_empty() {
+                    channel.pollers.push_back(task);
+                    return Next::Sleep;
+                }
+                self.next_op(task);
+            }
+            (Phase::Look, Op::Reap { .. }) => {
+                if self.zombies == 0 {
+                    self.tasks[task as usize].program.phase = Phase::Begin;
+                    self.reaper_sleeps = true;
+                    return Next::Sleep;
+                }
+            }
+            (Phase::Work, Op::Write { first, count, rounds }) => {
+                let id = first + program.step;
+                if !self.channels[id as usize].is_full(program.slept) {
+                    let wakes = self.channels[id as usize].put(program.slept);
+                    self.wake_channel(cpu, task, id, wakes);
+                    let program = &mut self.tasks[task as usize].program;
+                    program.slept = false;
+                    program.step += 1;
+                    if program.step == count {
+                        program.step = 0;
+                        program.done += 1;
+                        if program.done == rounds {
+                            self.next_op(task);
+                        }
+                    }
+                    if !self.channels[id as usize].pollers.is_empty() {
+                        // The waker goes through the whole herd with interrupts off.
+                        self.tasks[task as usize].program.phase = Phase::Herd;
+                        self.herd = id;
+                        return Next::Work(self.cost.wakeup_ns);
+                    }
+                }
+            }
+            (Phase::Herd, _) => {
+                let herd = &mut self.channels[self.herd as usize].pollers;
+                if let Some(poller) = herd.pop_front() {
+                    let more = !herd.is_empty();
+                    self.try_to_wake_up(cpu, task, poller, true);
+                    if more {
+                        // The time of each wake-up is the step's own work here.
+                        self.rqs[cpu].overhead_ns = 0;
+                        return Next::Work(self.cost.wakeup_ns);
+                    }
+                }
+            }
+            (Phase::Work, Op::Read { channel: id, messages }) => {
+                if !self.channels[id as usize].is_empty() {
+                    let wakes = self.channels[id as usize].take(program.slept);
+                    self.record.metrics.messages += 1;
+                    self.wake_channel(cpu, task, id, wakes);
+                    let program = &mut self.tasks[task as usize].program;
+                    program.slept = false;
+                    program.done += 1;
+                    if program.done == messages {
+                        self.next_op(task);
+                    }
+                }
+            }
+            (Phase::Work, Op::Fork { first, count }) => {
+                self.wake_up_new_task(cpu, task, first + program.done);
+                let program = &mut self.tasks[task as usize].program;
+                program.done += 1;
+                if program.done == count {
+                    self.next_op(task);
+                }
+            }
+            (Phase::Work, Op::Reap { children }) => {
+                self.zombies -= 1;
+                let program = &mut self.tasks[task as usize].program;
+                program.done += 1;
+                if program.done == children {
+                    self.next_op(task);
+                }
+            }
+            (Phase::Work, Op::ClockStart) => {
+                self.record.clock(self.now, true);
+                self.next_op(task);
+            }
+            (Phase::Work, Op::ClockStop) => {
+                self.record.clock(self.now, false);
+                self.stopped = true;
+                self.next_op(task);
+            }
+            (Phase::Work, Op::Exit) => {
+                self.zombies += 1;
+                if self.reaper_sleeps {
+                    self.reaper_sleeps = false;
+                    // An exiting waker's hint that it will sleep is not believed (PF_EXITING).
+                    self.try_to_wake_up(cpu, task, program.parent, false);
+                }
+                return Next::Exit;
+            }
+            (Phase::Look, Op::Fork { .. } | Op::ClockStart | Op::ClockStop | Op::Exit)
+            | (Phase::Work, Op::Poll { .. })
+            | (Phase::Begin, _) => {}
+        }
+        Next::Work(self.begin_step(cpu, task))
+    }
+
+    /// The task's program goes on to its next operation.
+    fn next_op(&mut self, task: TaskId) {
+        let program = &mut self.tasks[task as usize].program;
+        program.at += 1;
+        program.step = 0;
+        program.done = 0;
+        program.slept = false;
+        program.phase = Phase::Begin;
+    }
+
+    /// Wakes readers and writers of a channel, first come first served; the waker will soon sleep (WF_SYNC).
+    fn wake_channel(&mut self, cpu: usize, waker: TaskId, id: ChannelId, wakes: Wakes) {
+        for _ in 0..wakes.readers {
+            let Some(reader) = self.channels[id as usize].readers.pop_front() else { break };
+            self.try_to_wake_up(cpu, waker, reader, true);
+        }
+        for _ in 0..wakes.writers {
+            let Some(writer) = self.channels[id as usize].writers.pop_front() else { break };
+            self.try_to_wake_up(cpu, waker, writer, true);
+        }
+    }
+
+    /// Whether the running task may be preempted just now.
+    pub(super) fn preemptible(&self, task: TaskId) -> bool {
+        self.tasks[task as usize].program.phase != Phase::Herd
+    }
+
+    /// The task has exited: do_task_dead() and task_dead_fair().
+    pub(super) fn task_dead(&mut self, cpu: usize, task: TaskId) {
+        self.remove_entity(cpu, task);
+        self.tasks[task as usize].state = TaskState::Dead;
+    }
+}

@@ -1,0 +1,60 @@
+//! Replays every recorded machine through the domain builder.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+use schedlab_core::verify::domains::{FAMILIES, check};
+
+fn lines(family: &str) -> Vec<String> {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/vectors/domains/{family}.jsonl.gz"));
+    let mut text = String::new();
+    GzDecoder::new(File::open(&path).expect("vector file"))
+        .read_to_string(&mut text)
+        .expect("readable vectors");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn every_recorded_machine_gets_the_domains_of_its_kernel() {
+    for family in FAMILIES {
+        let lines = lines(family);
+        let failures: Vec<String> = lines.iter().filter_map(|line| check(family, line).err()).collect();
+        assert!(!lines.is_empty(), "{family} has no cases");
+        let shown: Vec<String> =
+            failures.iter().take(5).map(|what| what.chars().take(600).collect()).collect();
+        let (failed, cases) = (failures.len(), lines.len());
+        assert!(failures.is_empty(), "{family}: {failed} of {cases} fail:\n{}", shown.join("\n"));
+    }
+}
+
+/// Alters one number or name of the truth at a time: each must be noticed, and the machine named.
+#[test]
+fn an_altered_vector_fails() {
+    let line = lines("domains-6.12")
+        .into_iter()
+        .find(|line| line.contains("\"name\":\"n8_hypercube_smt\""))
+        .expect("the hypercube is recorded");
+    check("domains-6.12", &line).expect("unaltered, it passes");
+    let truth = line.find("\"truth\"").expect("a truth");
+    let (before, truth) = line.split_at(truth);
+    for (old, new) in [
+        ("\"imbalance_pct\":117", "\"imbalance_pct\":118"),
+        ("\"busy_factor\":16", "\"busy_factor\":17"),
+        ("\"cache_nice_tries\":2", "\"cache_nice_tries\":1"),
+        ("\"min_interval\":4,", "\"min_interval\":5,"),
+        ("\"level\":2", "\"level\":3"),
+        ("\"SD_SERIALIZE\"", "\"SD_CLUSTER\""),
+        ("\"name\":\"MC\"", "\"name\":\"PKG\""),
+        ("\"id\":4,", "\"id\":5,"),
+        ("\"mask\":[", "\"mask\":[31,"),
+        ("\"span\":[0,1,2,3]", "\"span\":[0,1,2]"),
+    ] {
+        let altered = truth.replacen(old, new, 1);
+        assert_ne!(altered, truth, "{old} does not occur");
+        let error = check("domains-6.12", &format!("{before}{altered}")).expect_err(new);
+        assert!(error.contains("n8_hypercube_smt"), "{error}");
+    }
+}

@@ -194,3 +194,45 @@ fn nice_index(nice: i32) -> Result<usize> {
     }
     Ok((nice + 20) as usize)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nice_levels_out_of_range_are_refused() {
+        for nice in [-21, 20, i32::MIN, i32::MAX] {
+            assert_eq!(nice_weight(nice), Err(SimError::invalid("nice", nice, "must be from -20 to 19")));
+            assert!(LoadWeight::from_nice(nice).is_err());
+        }
+    }
+
+    #[test]
+    fn a_changed_weight_forgets_its_inverse() {
+        let mut lw = LoadWeight::from_nice(5).expect("a nice level");
+        lw.add(NICE_0_LOAD);
+        assert_eq!(lw, LoadWeight { weight: scale_load(335) + NICE_0_LOAD, inv_weight: 0 });
+        lw.sub(NICE_0_LOAD);
+        // 2^32 / 335 rounds down here; the kernel's table for nice 5 rounds to nearest.
+        assert_eq!((lw.calc_delta_fair(1 << 30), lw.inv_weight), (3_282_124_032, 12_820_797));
+    }
+
+    proptest! {
+        /// Whatever the arguments, the fixed point stays within its precision of the true quotient.
+        #[test]
+        fn calc_delta_is_close_to_the_quotient(delta in 0_u64..1 << 40, weight in 2_u64..1 << 18, lw in 2_u64..1 << 18) {
+            let (weight, lw) = (weight << SCHED_FIXEDPOINT_SHIFT, lw << SCHED_FIXEDPOINT_SHIFT);
+            let got = u128::from(calc_delta(delta, weight, lw, 0));
+            let exact = u128::from(delta) * u128::from(weight) / u128::from(lw);
+            let slack = exact * u128::from(lw) / (1 << 41) + (exact >> 30) + 1;
+            prop_assert!(got <= exact && exact - got <= slack, "{got} of {exact}");
+        }
+
+        #[test]
+        fn calc_delta_takes_any_arguments(delta: u64, weight: u64, lw: u64, inv: u32) {
+            calc_delta(delta, weight, lw, inv);
+            calc_delta_fair(delta, lw, inv);
+        }
+    }
+}

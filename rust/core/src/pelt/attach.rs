@@ -173,3 +173,138 @@ pub fn apply_removed(cfs: &mut SchedAvg, removed: &mut Removed, table: &PeltTabl
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load_weight::{NICE_0_LOAD, SCHED_PRIO_TO_WEIGHT, scale_load};
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_new_task_starts_with_full_load() {
+        let modern = init_entity(NICE_0_LOAD, PeltForm::Modern);
+        assert_eq!((modern.load_avg, modern.runnable_avg, modern.util_avg), (1024, 1024, 0));
+        let nice_5 = init_entity(scale_load(335), PeltForm::Old);
+        assert_eq!((nice_5.load_avg, nice_5.runnable_avg, nice_5.util_avg), (335, 335, 0));
+        assert_eq!((nice_5.load_sum, nice_5.runnable_sum, nice_5.util_sum), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_new_task_gets_half_of_the_utilization_that_is_left() {
+        let cfs = |util_avg, load_avg| SchedAvg { util_avg, load_avg, ..SchedAvg::default() };
+        for (cfs, cpu_scale, weight, expected) in [
+            (cfs(0, 0), 1024, NICE_0_LOAD, 512),
+            (cfs(0, 0), 446, NICE_0_LOAD, 223),
+            (cfs(512, 1024), 1024, NICE_0_LOAD, 256),
+            // 10 * 15360 / 30721: the proportion decides only for light tasks among very heavy load.
+            (cfs(10, 30_720), 1024, scale_load(15), 4),
+            (cfs(1024, 1024), 1024, NICE_0_LOAD, 0),
+            (cfs(1500, 4096), 1024, NICE_0_LOAD, 0),
+        ] {
+            let mut old = init_entity(weight, PeltForm::Old);
+            let runnable_load_avg = old.runnable_avg;
+            post_init_entity_util_avg(&mut old, &cfs, cpu_scale, weight, PeltForm::Old);
+            assert_eq!((old.util_avg, old.runnable_avg), (expected, runnable_load_avg), "{cfs:?}");
+            let mut modern = init_entity(weight, PeltForm::Modern);
+            post_init_entity_util_avg(&mut modern, &cfs, cpu_scale, weight, PeltForm::Modern);
+            assert_eq!((modern.util_avg, modern.runnable_avg), (expected, cpu_scale), "{cfs:?}");
+        }
+    }
+
+    #[test]
+    fn attaching_moves_the_entity_to_the_clock_and_period_of_the_queue() {
+        let table = PeltTable::new(32).expect("the kernel's half-life");
+        let mut cfs = SchedAvg { last_update_time: 5 << 20, period_contrib: 100, ..SchedAvg::default() };
+        let mut se = init_entity(scale_load(335), PeltForm::Modern);
+        se.util_avg = 512;
+        attach_entity_load_avg(&mut cfs, &mut se, scale_load(335), &table, PeltForm::Modern);
+
+        let divider = 47_742 - 1024 + 100;
+        assert_eq!((se.last_update_time, se.period_contrib), (5 << 20, 100));
+        assert_eq!(
+            (se.load_sum, se.runnable_sum, u64::from(se.util_sum)),
+            (divider, 1024 * divider, 512 * divider)
+        );
+        assert_eq!((cfs.load_avg, cfs.runnable_avg, cfs.util_avg), (335, 1024, 512));
+        assert_eq!(
+            (cfs.load_sum, cfs.runnable_sum, cfs.util_sum),
+            (335 * divider, se.runnable_sum, se.util_sum)
+        );
+    }
+
+    #[test]
+    fn the_old_form_keeps_runnable_load_apart_from_attachment() {
+        let table = PeltTable::new(32).expect("the kernel's half-life");
+        let mut cfs = SchedAvg::default();
+        let mut se = init_entity(NICE_0_LOAD, PeltForm::Old);
+        attach_entity_load_avg(&mut cfs, &mut se, NICE_0_LOAD, &table, PeltForm::Old);
+        assert_eq!((cfs.load_avg, cfs.runnable_avg, cfs.runnable_sum), (1024, 0, 0));
+        enqueue_runnable_load_avg(&mut cfs, &se, NICE_0_LOAD);
+        assert_eq!((cfs.runnable_avg, cfs.runnable_sum), (1024, cfs.load_sum));
+        dequeue_runnable_load_avg(&mut cfs, &se, NICE_0_LOAD);
+        assert_eq!((cfs.load_avg, cfs.runnable_avg, cfs.runnable_sum), (1024, 0, 0));
+    }
+
+    /// Tasks of any weight and history on one queue.
+    fn tasks() -> impl Strategy<Value = Vec<(usize, u64, u64)>> {
+        prop::collection::vec((0_usize..40, 0_u64..=1024, 0_u64..=1024), 1..20)
+    }
+
+    fn forms() -> impl Strategy<Value = PeltForm> {
+        prop_oneof![Just(PeltForm::Modern), Just(PeltForm::Old)]
+    }
+
+    proptest! {
+        #[test]
+        fn detaching_undoes_attaching(tasks in tasks(), form in forms(), period_contrib in 0_u32..1024) {
+            let table = PeltTable::new(32).expect("the kernel's half-life");
+            let empty = SchedAvg { last_update_time: 7 << 20, period_contrib, ..SchedAvg::default() };
+            let mut cfs = empty;
+            let mut attached = Vec::new();
+            for (idx, util_avg, runnable_avg) in tasks {
+                let weight = scale_load(SCHED_PRIO_TO_WEIGHT[idx]);
+                let mut se = SchedAvg { util_avg, runnable_avg, ..init_entity(weight, form) };
+                attach_entity_load_avg(&mut cfs, &mut se, weight, &table, form);
+                attached.push((weight, se));
+            }
+            prop_assert_eq!(cfs.load_avg, attached.iter().map(|(_, se)| se.load_avg).sum::<u64>());
+            for (weight, se) in &attached {
+                detach_entity_load_avg(&mut cfs, se, *weight, form);
+            }
+            prop_assert_eq!(cfs, empty);
+        }
+
+        #[test]
+        fn removed_load_leaves_at_the_queues_next_update(tasks in tasks(), form in forms(), slept_ns in 0_u64..1 << 30) {
+            let table = PeltTable::new(32).expect("the kernel's half-life");
+            let mut cfs = SchedAvg::default();
+            let mut removed = Removed::default();
+            let mut attached = Vec::new();
+            let mut total_weight = 0;
+            for (idx, util_avg, runnable_avg) in tasks {
+                let weight = scale_load(SCHED_PRIO_TO_WEIGHT[idx]);
+                let mut se = SchedAvg { util_avg, runnable_avg, ..init_entity(weight, form) };
+                attach_entity_load_avg(&mut cfs, &mut se, weight, &table, form);
+                total_weight += weight;
+                attached.push((weight, se));
+            }
+            cfs.update_cfs_rq(&table, form, slept_ns, 0, 0, false);
+            let nr = attached.len() as u32;
+            let before = cfs;
+            for (weight, se) in &mut attached {
+                remove_entity_load_avg(&mut removed, se, cfs.last_update_time, *weight, &table, form);
+                prop_assert_eq!(se.last_update_time, cfs.last_update_time);
+            }
+            prop_assert_eq!(removed.nr, nr);
+            prop_assert_eq!(cfs, before);
+            prop_assert!(apply_removed(&mut cfs, &mut removed, &table, form));
+            prop_assert_eq!(removed, Removed::default());
+            prop_assert!(!apply_removed(&mut cfs, &mut removed, &table, form));
+            // The sum of rounded averages is within the rounding of each entity of the average of the sum.
+            let load_rounding = u64::from(nr) + PeltForm::Modern.scale_load_down(total_weight) / 1024 + 1;
+            prop_assert!(cfs.load_avg <= load_rounding, "{} of {}", cfs.load_avg, load_rounding);
+            prop_assert!(cfs.util_avg <= u64::from(nr));
+            prop_assert!(form == PeltForm::Old || cfs.runnable_avg <= u64::from(nr));
+        }
+    }
+}

@@ -5,13 +5,14 @@
 
 pub mod attach;
 mod table;
+pub mod trace;
 
 pub use attach::{
     Removed, apply_removed, attach_entity_load_avg, dequeue_runnable_load_avg, detach_entity_load_avg,
     enqueue_runnable_load_avg, init_entity, post_init_entity_util_avg, remove_entity_load_avg,
     sync_entity_load_avg,
 };
-pub use table::PeltTable;
+pub use table::{MAX_HALF_LIFE, PeltTable};
 
 use crate::load_weight::{SCHED_FIXEDPOINT_SHIFT, scale_load_down};
 

@@ -4,7 +4,7 @@ use super::PERIOD_US;
 use crate::error::{Result, SimError};
 
 /// Longest half-life offered, in periods.
-const MAX_HALF_LIFE: u32 = 1024;
+pub const MAX_HALF_LIFE: u32 = 1024;
 
 /// The constants of one half-life (the kernel's sched-pelt.h) and the reciprocals that replace its divisions.
 #[derive(Clone, Debug)]
@@ -29,8 +29,8 @@ impl PeltTable {
     /// `half_life` is in periods of 1024 x 1024 ns, from 1 to 1024; the kernel's is 32.
     pub fn new(half_life: u32) -> Result<Self> {
         if !(1..=MAX_HALF_LIFE).contains(&half_life) {
-            let rule = format!("must be a whole number of periods from 1 to {MAX_HALF_LIFE}");
-            return Err(SimError::invalid("half_life", half_life, rule));
+            let rule = format!("must be a whole number from 1 to {MAX_HALF_LIFE}");
+            return Err(SimError::invalid("half_life_ms", half_life, rule));
         }
         let (yn_inv, y_inv) = powers_of_y(half_life);
         let (load_avg_max, load_avg_max_n) = fixed_point(y_inv);
@@ -286,7 +286,7 @@ mod tests {
         for half_life in [0, MAX_HALF_LIFE + 1, u32::MAX] {
             let error = PeltTable::new(half_life).expect_err("out of range");
             let SimError::Invalid { argument, value, .. } = error else { panic!("{error:?}") };
-            assert_eq!((argument.as_str(), value), ("half_life", half_life.to_string()));
+            assert_eq!((argument.as_str(), value), ("half_life_ms", half_life.to_string()));
         }
     }
 

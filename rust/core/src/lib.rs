@@ -12,7 +12,13 @@ pub mod kernels;
 pub mod load_weight;
 pub mod loadavg;
 pub mod pelt;
+pub mod record;
+pub mod rng;
+pub mod run;
+pub mod scenario;
+pub mod sim;
 pub mod topology;
 pub mod verify;
+pub mod workload;
 
 pub use error::{Result, SimError};

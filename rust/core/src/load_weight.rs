@@ -81,6 +81,9 @@ pub struct LoadWeight {
 }
 
 impl LoadWeight {
+    /// The weight of a nice-0 task.
+    pub const NICE_0: Self = Self { weight: NICE_0_LOAD, inv_weight: SCHED_PRIO_TO_WMULT[20] };
+
     /// kernel/sched/core.c, v5.4 to v5.7, set_load_weight(): the weight of a SCHED_NORMAL task of this nice level.
     pub fn from_nice(nice: i32) -> Result<Self> {
         let idx = nice_index(nice)?;

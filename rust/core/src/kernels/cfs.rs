@@ -1,6 +1,6 @@
 //! The completely fair queue of 2.6.23 to 6.5, in its form of v5.5 to v5.7: who runs next, and when one gives way.
 
-use super::{Queue, Slot};
+use super::Queue;
 use crate::load_weight::{LoadWeight, calc_delta, calc_delta_fair};
 use crate::sim::rq::{CfsRq, NO_TASK, SchedEntity, Task, TaskId};
 use crate::sim::timeline::vruntime_before;

@@ -6,8 +6,10 @@
 //! replacing one is seen by all its callers.
 #![allow(clippy::needless_update, reason = "a table names its base even where nothing is left to take from it")]
 
+pub mod cfs;
 pub mod env;
 pub mod patches;
+pub mod sis;
 pub mod v5_5;
 pub mod v5_6;
 pub mod v5_7;
@@ -17,8 +19,12 @@ use std::fmt;
 use self::env::{
     GroupType, IdlestEnv, LbEnv, SdLbStats, SgLbStats, SrcQueue, TaskView, WakeAffineEnv, WakeTarget,
 };
+use self::cfs::{QueueEnv, TickVerdict};
 use self::patches::Patch;
+use self::sis::{IdleSearch, PlacementRule};
 use crate::error::{Result, SimError};
+use crate::pelt::PeltForm;
+use crate::sim::rq::{CfsRq, SchedEntity, TaskId};
 
 /// The generations, oldest first.
 pub static REGISTRY: &[&Kernel] = &[&v5_5::KERNEL, &v5_6::KERNEL, &v5_7::KERNEL];
@@ -32,6 +38,10 @@ pub struct Kernel {
     pub source: &'static str,
     /// One sentence on what it is.
     pub summary: &'static str,
+    /// The signals that decisions read.
+    pub signals: Signals,
+    /// Who runs next on a CPU.
+    pub queue: Queue,
     /// Load balancing.
     pub balance: Balance,
     /// Placement of waking and new tasks.
@@ -48,14 +58,20 @@ impl Kernel {
 
     /// Every slot with the function that fills it, in the order of the tables.
     pub fn slots(&self) -> Vec<(&'static str, Origin)> {
-        let mut slots = self.balance.slots();
+        let mut slots = self.signals.slots();
+        slots.extend(self.queue.slots());
+        slots.extend(self.balance.slots());
         slots.extend(self.wakeup.slots());
         slots
     }
 
     /// This kernel with the slot called `name` filled as `from` fills it.
     pub fn with_slot(mut self, name: &str, from: &Self) -> Result<Self> {
-        if self.balance.take(name, &from.balance) || self.wakeup.take(name, &from.wakeup) {
+        if self.signals.take(name, &from.signals)
+            || self.queue.take(name, &from.queue)
+            || self.balance.take(name, &from.balance)
+            || self.wakeup.take(name, &from.wakeup)
+        {
             return Ok(self);
         }
         Err(unknown("slot", name, "must be a slot", self.slots().into_iter().map(|(slot, _)| slot)))
@@ -154,6 +170,28 @@ macro_rules! slot_table {
 }
 
 slot_table! {
+    /// The signals that decisions read.
+    Signals {
+        /// The form of PELT.
+        pelt_form: fn() -> PeltForm,
+    }
+}
+
+slot_table! {
+    /// Who runs next on a CPU, and when one gives way to another.
+    Queue {
+        /// Virtual run time at which an entity enters the queue; true for a new one.
+        place_entity: fn(&QueueEnv<'_>, &CfsRq, &SchedEntity, bool) -> u64,
+        /// The entity to run next, given the running one if it may go on.
+        pick_next_entity: fn(&QueueEnv<'_>, &CfsRq, TaskId) -> TaskId,
+        /// Whether the running entity has had its slice.
+        check_preempt_tick: fn(&QueueEnv<'_>, &CfsRq) -> TickVerdict,
+        /// 1 if the second entity should preempt the first, -1 if it is ahead of it, 0 in between.
+        wakeup_preempt_entity: fn(&QueueEnv<'_>, &SchedEntity, &SchedEntity) -> i32,
+    }
+}
+
+slot_table! {
     /// Load balancing: from whether to balance at all down to which tasks move.
     Balance {
         /// Whether this CPU is the one to balance on behalf of its group.
@@ -204,6 +242,8 @@ slot_table! {
         /// Whether waker and wakee have too many partners to share a cache: (flips of the waker, of the wakee, CPUs
         /// of the LLC).
         wake_wide: fn(u32, u32, u32) -> bool,
+        /// An idle CPU near the target: (search, previous CPU, target) to the CPU and the rule that found it.
+        select_idle_sibling: fn(&mut IdleSearch<'_>, usize, usize) -> (usize, PlacementRule),
     }
 }
 

@@ -136,7 +136,10 @@ pub fn select_idle_sibling_asym(search: &mut IdleSearch<'_>, prev: usize, target
 fn select_idle_capacity(search: &mut IdleSearch<'_>, span: &CpuMask, target: usize) -> Option<usize> {
     let mut best = None;
     let mut best_capacity = 0;
-    for cpu in span.iter_wrap(target).filter(|&cpu| search.may_run_on(cpu)) {
+    for cpu in span.iter_wrap(target) {
+        if !search.may_run_on(cpu) {
+            continue;
+        }
         search.scanned += 1;
         if !search.is_idle(cpu) {
             continue;

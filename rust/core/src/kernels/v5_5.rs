@@ -6,8 +6,10 @@ use super::env::{
     CpuIdleType, FbqType, GroupType, IdlestEnv, LbEnv, MigrationType, SdLbStats, SgLbStats, SrcQueue,
     TaskView, WakeAffineEnv, WakeTarget,
 };
-use super::{Balance, Kernel, Wakeup};
+use super::sis::select_idle_sibling;
+use super::{Balance, Kernel, Signals, Wakeup, cfs};
 use crate::cpumask::CpuMask;
+use crate::pelt::PeltForm;
 use crate::slot;
 use crate::topology::{SchedGroup, SdFlags};
 
@@ -16,6 +18,8 @@ pub const KERNEL: Kernel = Kernel {
     name: "v5.5",
     source: "kernel/sched/fair.c of Linux 5.5-rc5",
     summary: "Reworked load balancer: group types, and imbalances in load, utilization or tasks.",
+    signals: Signals { pelt_form: slot!(pelt_form) },
+    queue: cfs::QUEUE,
     balance: Balance {
         should_we_balance: slot!(should_we_balance),
         update_sg_lb_stats: slot!(update_sg_lb_stats),
@@ -39,8 +43,14 @@ pub const KERNEL: Kernel = Kernel {
         wake_affine_idle: slot!(wake_affine_idle),
         wake_affine_weight: slot!(wake_affine_weight),
         wake_wide: slot!(wake_wide),
+        select_idle_sibling: slot!(select_idle_sibling),
     },
 };
+
+/// kernel/sched/pelt.c, v5.5: load, runnable load and utilization.
+fn pelt_form() -> PeltForm {
+    PeltForm::Old
+}
 
 /// One CPU of the biggest kind (`SCHED_CAPACITY_SCALE`).
 const SCHED_CAPACITY_SCALE: u64 = 1024;

@@ -5,12 +5,14 @@
 //! * `calculate_imbalance`: a fully busy local group that is above the busiest one pulls nothing (5.7.y), where the
 //!   unsigned difference used to wrap round.
 //! * `find_busiest_queue`: utilization is pulled only from CPUs with more than one task.
+//! * `select_idle_sibling`: a machine of asymmetric capacity looks for an idle CPU that fits the task.
 //! * `detach_tasks`: a task counts with a load of at least 1 (5.7.y); tasks of a group without a share otherwise all
 //!   move at once.
 
 use super::env::{GroupType, LbEnv, MigrationType, SdLbStats, SrcQueue};
 use super::patches::runnable_avg;
-use super::{Balance, Kernel, v5_5};
+use super::sis::select_idle_sibling_asym;
+use super::{Balance, Kernel, Wakeup, v5_5};
 use crate::slot;
 
 /// The generation.
@@ -24,6 +26,7 @@ pub const KERNEL: Kernel = Kernel {
         detach_tasks: slot!(detach_tasks),
         ..runnable_avg::KERNEL.balance
     },
+    wakeup: Wakeup { select_idle_sibling: slot!(select_idle_sibling_asym), ..runnable_avg::KERNEL.wakeup },
     ..runnable_avg::KERNEL
 };
 

@@ -278,6 +278,11 @@ impl Record {
         self.metrics.time_ns = if runs { now as i64 } else { now as i64 - self.metrics.time_ns };
     }
 
+    /// Whether the benchmark's clock runs.
+    pub fn is_timing(&self) -> bool {
+        self.timing
+    }
+
     fn integrate(&mut self, now: u64) {
         let span = now - self.integrated_ns;
         self.integrated_ns = now;

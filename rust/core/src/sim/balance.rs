@@ -8,7 +8,7 @@ use super::Sim;
 use super::fair::{Why, list_push_head, list_remove};
 use super::rq::{Interrupt, NO_TASK, Task, TaskId};
 use crate::cpumask::CpuMask;
-use crate::kernels::env::{CpuIdleType, GroupType, LbEnv, LbView, SrcQueue, TaskRef, TaskScan, TaskView};
+use crate::kernels::env::{CpuIdleType, LbEnv, LbView, SrcQueue, TaskRef, TaskScan, TaskView};
 use crate::topology::SdFlags;
 
 /// Longest interval while all tasks are pinned, ms (`MAX_PINNED_INTERVAL`).
@@ -455,7 +455,7 @@ impl Sim<'_> {
                 self.detach_task(cpu, target, task);
                 self.update_rq_clock(target);
                 self.attach_task(target, task);
-                self.record.migrations_active += 1;
+                self.record.metrics.migrations_active += 1;
                 self.record.domain(target, level).alb_pushed += 1;
                 self.sds[target][level].nr_balance_failed = 0;
             }
@@ -722,6 +722,10 @@ impl EngineQueue<'_> {
 impl SrcQueue for EngineQueue<'_> {
     fn nr_running(&self) -> u32 {
         self.nr_running
+    }
+
+    fn nr_preferred_running(&self) -> u32 {
+        0
     }
 
     fn tail(&self) -> Option<TaskRef> {

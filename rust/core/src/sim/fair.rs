@@ -14,8 +14,8 @@ macro_rules! queue_env {
     ($sim:ident) => {
         QueueEnv {
             queue: &$sim.kernel.queue,
-            tunables: &$sim.tunables,
-            features: &$sim.features,
+            tunables: $sim.tunables,
+            features: $sim.features,
             tasks: &$sim.tasks,
         }
     };
@@ -93,18 +93,18 @@ impl Sim<'_> {
 
     /// update_cfs_rq_load_avg(): takes off what left while asleep, then ages the queue's signals.
     pub(super) fn update_cfs_rq_load_avg(&mut self, cpu: usize) {
-        let form = self.kernel.pelt_form;
+        let form = self.pelt_form;
         let rq = &mut self.rqs[cpu];
         let now = rq.clock_pelt - rq.lost_idle_time;
         let cfs = &mut rq.cfs;
-        let mut changed = pelt::apply_removed(&mut cfs.avg, &mut cfs.removed, &self.pelt_table, form);
+        let mut changed = pelt::apply_removed(&mut cfs.avg, &mut cfs.removed, self.pelt_table, form);
         let runnable = match form {
             PeltForm::Modern => u64::from(cfs.nr_running),
             // Without groups the runnable weight of the queue is its weight.
             PeltForm::Old => cfs.load.weight,
         };
         changed |=
-            cfs.avg.update_cfs_rq(&self.pelt_table, form, now, cfs.load.weight, runnable, cfs.curr != NO_TASK);
+            cfs.avg.update_cfs_rq(self.pelt_table, form, now, cfs.load.weight, runnable, cfs.curr != NO_TASK);
         if changed {
             self.mirror_signals(cpu);
         }
@@ -115,7 +115,7 @@ impl Sim<'_> {
         let cfs = &self.rqs[cpu].cfs;
         self.stats.load[cpu] = cfs.avg.load_avg;
         self.stats.util[cpu] = self.cpu_util(cpu);
-        if self.kernel.pelt_form == PeltForm::Modern {
+        if self.pelt_form == PeltForm::Modern {
             self.stats.runnable[cpu] = cfs.avg.runnable_avg;
         }
     }
@@ -129,7 +129,7 @@ impl Sim<'_> {
 
     /// update_load_avg(): ages an entity and its queue; attaches an entity that comes from elsewhere.
     fn update_load_avg(&mut self, cpu: usize, task: TaskId, attach: bool) {
-        let form = self.kernel.pelt_form;
+        let form = self.pelt_form;
         let rq = &self.rqs[cpu];
         let now = rq.clock_pelt - rq.lost_idle_time;
         let running = rq.cfs.curr == task;
@@ -140,7 +140,7 @@ impl Sim<'_> {
                 PeltForm::Modern => on_rq,
                 PeltForm::Old => se.weight,
             };
-            if se.avg.update_se(&self.pelt_table, form, now, se.weight, on_rq, runnable, running) {
+            if se.avg.update_se(self.pelt_table, form, now, se.weight, on_rq, runnable, running) {
                 // cfs_se_util_change(): the stored estimate no longer equals the signal.
                 se.util_est_enqueued &= !UTIL_AVG_UNCHANGED;
             }
@@ -155,13 +155,13 @@ impl Sim<'_> {
     fn attach_entity(&mut self, cpu: usize, task: TaskId) {
         let se = &mut self.tasks[task as usize].se;
         let cfs = &mut self.rqs[cpu].cfs;
-        pelt::attach_entity_load_avg(&mut cfs.avg, &mut se.avg, se.weight, &self.pelt_table, self.kernel.pelt_form);
+        pelt::attach_entity_load_avg(&mut cfs.avg, &mut se.avg, se.weight, self.pelt_table, self.pelt_form);
         self.mirror_signals(cpu);
     }
 
     /// post_init_entity_util_avg() and attach_entity_cfs_rq() of a new task.
     pub(super) fn attach_new_task(&mut self, cpu: usize, task: TaskId) {
-        let form = self.kernel.pelt_form;
+        let form = self.pelt_form;
         let se = &mut self.tasks[task as usize].se;
         let cfs = &self.rqs[cpu].cfs.avg;
         pelt::post_init_entity_util_avg(&mut se.avg, cfs, self.stats.capacity_orig[cpu], se.weight, form);
@@ -180,7 +180,7 @@ impl Sim<'_> {
             se.vruntime = se.vruntime.wrapping_add(min_vruntime);
         }
         self.update_load_avg(cpu, task, true);
-        if self.kernel.pelt_form == PeltForm::Old {
+        if self.pelt_form == PeltForm::Old {
             let se = &self.tasks[id].se;
             pelt::enqueue_runnable_load_avg(&mut self.rqs[cpu].cfs.avg, &se.avg, se.weight);
         }
@@ -189,11 +189,7 @@ impl Sim<'_> {
         cfs.load.add(self.tasks[id].se.weight);
         cfs.nr_running += 1;
         if why != Why::Move {
-            let vruntime = {
-                let env = queue_env!(self);
-                (self.kernel.queue.place_entity.f)(&env, &self.rqs[cpu].cfs, &self.tasks[id].se, false)
-            };
-            self.tasks[id].se.vruntime = vruntime;
+            self.tasks[id].se.vruntime = self.place_entity(cpu, task, false);
         }
         let task_ref = &mut self.tasks[id];
         task_ref.se.on_rq = true;
@@ -207,7 +203,7 @@ impl Sim<'_> {
         let id = task as usize;
         self.update_curr(cpu);
         self.update_load_avg(cpu, task, false);
-        if self.kernel.pelt_form == PeltForm::Old {
+        if self.pelt_form == PeltForm::Old {
             let se = &self.tasks[id].se;
             pelt::dequeue_runnable_load_avg(&mut self.rqs[cpu].cfs.avg, &se.avg, se.weight);
         }
@@ -235,18 +231,18 @@ impl Sim<'_> {
     pub(super) fn detach_entity(&mut self, cpu: usize, task: TaskId) {
         let se = &mut self.tasks[task as usize].se;
         let cfs = &mut self.rqs[cpu].cfs;
-        pelt::detach_entity_load_avg(&mut cfs.avg, &se.avg, se.weight, self.kernel.pelt_form);
+        pelt::detach_entity_load_avg(&mut cfs.avg, &se.avg, se.weight, self.pelt_form);
         se.avg.last_update_time = 0;
         self.mirror_signals(cpu);
     }
 
     /// migrate_task_rq_fair() of a sleeping task: its share of the old queue goes at that queue's next update.
     pub(super) fn remove_entity(&mut self, cpu: usize, task: TaskId) {
-        let form = self.kernel.pelt_form;
+        let form = self.pelt_form;
         let se = &mut self.tasks[task as usize].se;
         let cfs = &mut self.rqs[cpu].cfs;
         let last_update_time = cfs.avg.last_update_time;
-        let table = &self.pelt_table;
+        let table = self.pelt_table;
         pelt::remove_entity_load_avg(&mut cfs.removed, &mut se.avg, last_update_time, se.weight, table, form);
         se.avg.last_update_time = 0;
     }
@@ -255,8 +251,8 @@ impl Sim<'_> {
     pub(super) fn sync_entity(&mut self, task: TaskId) {
         let task = &mut self.tasks[task as usize];
         let last_update_time = self.rqs[usize::from(task.cpu)].cfs.avg.last_update_time;
-        let form = self.kernel.pelt_form;
-        pelt::sync_entity_load_avg(&mut task.se.avg, last_update_time, task.se.weight, &self.pelt_table, form);
+        let form = self.pelt_form;
+        pelt::sync_entity_load_avg(&mut task.se.avg, last_update_time, task.se.weight, self.pelt_table, form);
     }
 
     /// pick_next_task_fair() on a queue that has tasks: the next one runs; `prev` gives way unless it is the same.
@@ -320,7 +316,7 @@ impl Sim<'_> {
         if verdict == TickVerdict::RunOn {
             return;
         }
-        self.record.preemptions_tick += 1;
+        self.record.metrics.preemptions_tick += 1;
         self.resched_curr(cpu);
         if verdict == TickVerdict::SliceOver {
             self.clear_buddies(cpu, curr);
@@ -358,7 +354,7 @@ impl Sim<'_> {
         if !next_marked {
             self.rqs[cpu].cfs.next = task;
         }
-        self.record.preemptions_wakeup += 1;
+        self.record.metrics.preemptions_wakeup += 1;
         self.resched_curr(cpu);
         if self.features.last_buddy && scale {
             self.rqs[cpu].cfs.last = curr;
@@ -378,8 +374,13 @@ impl Sim<'_> {
 
     /// task_util_est(): what the task needs now, or needed in its last activations if that is more.
     pub(super) fn task_util_est(&self, task: TaskId) -> u64 {
-        let se = &self.tasks[task as usize].se;
-        if self.features.util_est { se.avg.util_avg.max(u64::from(estimate(se))) } else { se.avg.util_avg }
+        task_util_est(&self.tasks[task as usize].se, self.features.util_est)
+    }
+
+    /// place_entity() of a task on a CPU's queue.
+    pub(super) fn place_entity(&self, cpu: usize, task: TaskId, initial: bool) -> u64 {
+        let env = queue_env!(self);
+        (self.kernel.queue.place_entity.f)(&env, &self.rqs[cpu].cfs, &self.tasks[task as usize].se, initial)
     }
 
     /// util_est_enqueue(): the queue expects what its new task needed before.
@@ -473,6 +474,11 @@ pub(super) fn list_remove(tasks: &mut [super::rq::Task], head: &mut TaskId, tail
         NO_TASK => *tail = prev,
         next => tasks[next as usize].list_prev = prev,
     }
+}
+
+/// task_util_est(), with or without the estimate (UTIL_EST).
+pub(super) fn task_util_est(se: &super::rq::SchedEntity, util_est: bool) -> u64 {
+    if util_est { se.avg.util_avg.max(u64::from(estimate(se))) } else { se.avg.util_avg }
 }
 
 /// _task_util_est(): the larger of the last activation and the average over activations.

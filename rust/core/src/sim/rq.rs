@@ -157,8 +157,8 @@ pub struct Rq {
     pub push_cpu: u16,
     /// `TIF_NEED_RESCHED` of the running task, as seen on this CPU.
     pub need_resched: bool,
-    /// Woken tasks that an interrupt will bring (`wake_list`).
-    pub wake_list: Vec<TaskId>,
+    /// Woken tasks that an interrupt will bring (`wake_list`), and whether each comes from another CPU.
+    pub wake_list: Vec<(TaskId, bool)>,
     /// Interrupts on the way: (time, what), few.
     pub pending: Vec<(u64, Interrupt)>,
     /// When the running task's step is done at the present speed.

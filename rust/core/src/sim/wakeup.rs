@@ -3,6 +3,7 @@
 use super::Sim;
 use super::fair::Why;
 use super::rq::{Interrupt, NO_TASK, TaskId, TaskState};
+use crate::cpumask::CpuMask;
 use crate::kernels::env::{IdlestEnv, LbView, PlacedTask, WakeAffineEnv, WakeCpu, WakeTarget};
 use crate::kernels::sis::{IdleSearch, PlacementRule};
 use crate::topology::SdFlags;
@@ -50,7 +51,7 @@ impl Sim<'_> {
         let task = &mut self.tasks[task as usize];
         task.se.exec_start = 0;
         task.cpu = cpu as u16;
-        self.record.migrations_wakeup += 1;
+        self.record.metrics.migrations_wakeup += 1;
     }
 
     /// ttwu_queue_remote(): a CPU with another cache fetches the task itself, when the interrupt arrives.
@@ -188,7 +189,7 @@ impl Sim<'_> {
         };
         match (self.kernel.wakeup.wake_affine.f)(&env) {
             WakeTarget::This => {
-                self.record.wakeups_affine += 1;
+                self.record.metrics.wakeups_affine += 1;
                 self.record.domain(this_cpu, level).ttwu_move_affine += 1;
                 this_cpu
             }
@@ -210,7 +211,7 @@ impl Sim<'_> {
             kernel: &self.kernel,
             rqs: &self.stats,
             domains: self.topo,
-            features: &self.features,
+            features: self.features,
             allowed: task.allowed.as_deref(),
             this_cpu,
             recent_used_cpu: &mut task.recent_used_cpu,
@@ -241,7 +242,7 @@ impl Sim<'_> {
         task.cpu = cpu as u16;
         task.last_run_cpu = cpu as u16;
         task.state = TaskState::Runnable;
-        self.record.forks += 1;
+        self.record.metrics.forks += 1;
         self.update_rq_clock(cpu);
         self.attach_new_task(cpu, child);
         self.enqueue_task(cpu, child, Why::Move);
@@ -253,7 +254,7 @@ impl Sim<'_> {
         self.update_rq_clock(this_cpu);
         self.update_curr(this_cpu);
         self.tasks[child as usize].se.vruntime = self.tasks[parent as usize].se.vruntime;
-        let vruntime = self.place_new(this_cpu, child);
+        let vruntime = self.place_entity(this_cpu, child, true);
         let min_vruntime = self.rqs[this_cpu].cfs.min_vruntime;
         self.tasks[child as usize].se.vruntime = vruntime.wrapping_sub(min_vruntime);
     }
@@ -272,7 +273,7 @@ impl Sim<'_> {
             Placing::Wakeup => SdFlags::BALANCE_WAKE,
             Placing::Fork => SdFlags::BALANCE_FORK,
         };
-        let may_use = |sim: &Self, span: &crate::cpumask::CpuMask| {
+        let may_use = |sim: &Self, span: &CpuMask| {
             sim.tasks[task as usize].allowed.as_ref().is_none_or(|allowed| allowed.intersects(span))
         };
         if !may_use(self, &topo.per_cpu[this_cpu][level].span) {

@@ -1,10 +1,10 @@
-<<<<<<< HEAD
 //! Vectors taken from real kernels, replayed through the parts: what `schedlab verify` and the tests run.
 //!
 //! A vector file's name says its family; every line of it (every entry of a `.json` file) is one case. A case that does
 //! not parse is a failed case, never an error of the replay.
 
 pub mod arithmetic;
+pub mod domains;
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -113,12 +113,12 @@ const FAMILIES: &[Family] = &[
     not_modelled("wakeaffine-v5.7"),
     not_modelled("wakeaffine-v6.12"),
     not_modelled("wakewide-all"),
-    not_modelled("domains-5.10"),
-    not_modelled("domains-6.1"),
-    not_modelled("domains-6.1-arm64"),
-    not_modelled("domains-6.12"),
-    not_modelled("domains-6.12-arm64"),
-    not_modelled("domains-7.3"),
+    replayed("domains-5.10", domains::check),
+    replayed("domains-6.1", domains::check),
+    replayed("domains-6.1-arm64", domains::check),
+    replayed("domains-6.12", domains::check),
+    replayed("domains-6.12-arm64", domains::check),
+    replayed("domains-7.3", domains::check),
 ];
 
 /// A family that is replayed.
@@ -149,10 +149,3 @@ fn cases_of(file_name: &str, text: &str) -> Vec<(String, String)> {
         .map(|(idx, line)| (format!("line {}", idx + 1), line.to_owned()))
         .collect()
 }
-=======
-//! Replays vectors taken from real kernels through the parts: one file a family group.
-//!
-//! Each offers `check(family, line)`: one JSON line in; the error says the case's id and what differs.
-
-pub mod domains;
->>>>>>> topology

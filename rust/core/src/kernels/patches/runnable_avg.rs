@@ -6,7 +6,8 @@
 //! with several tasks a CPU to be called overloaded or fully busy, where they used to have spare capacity.
 
 use super::super::env::{IdlestEnv, LbEnv, SgLbStats};
-use super::super::{Balance, Kernel, Wakeup, v5_5, v5_6};
+use super::super::{Balance, Kernel, Signals, Wakeup, v5_5, v5_6};
+use crate::pelt::PeltForm;
 use crate::slot;
 
 /// Where the series was published.
@@ -22,6 +23,7 @@ pub const KERNEL: Kernel = Kernel {
     name: "v5.6+runnable-avg",
     source: SOURCE,
     summary: SUMMARY,
+    signals: Signals { pelt_form: slot!(pelt_form) },
     balance: Balance {
         update_sg_lb_stats: slot!(update_sg_lb_stats),
         group_has_capacity: slot!(group_has_capacity),
@@ -31,6 +33,11 @@ pub const KERNEL: Kernel = Kernel {
     wakeup: Wakeup { update_sg_wakeup_stats: slot!(update_sg_wakeup_stats), ..v5_6::KERNEL.wakeup },
     ..v5_6::KERNEL
 };
+
+/// kernel/sched/pelt.c, v5.7: runnable_avg, the time that tasks run or wait, takes the place of the runnable load.
+fn pelt_form() -> PeltForm {
+    PeltForm::Modern
+}
 
 /// kernel/sched/fair.c, v5.7, update_sg_lb_stats().
 fn update_sg_lb_stats(env: &mut LbEnv<'_>, index: usize) -> SgLbStats {

@@ -1,0 +1,143 @@
+//! Everything that defines a run, as plain data, and the only check of it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, SimError};
+use crate::kernels::Kernel;
+use crate::pelt::PeltTable;
+use crate::sim::Setup;
+use crate::sim::cost::CostModel;
+use crate::sim::tunables::{Features, TunableSettings};
+use crate::topology::{DomainRules, MachineSpec, build_sched_domains};
+use crate::workload::{Hackbench, Load};
+
+/// A machine with its costs, a kernel and a load.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// The machine.
+    pub machine: MachineSpec,
+    /// The machine's costs; what is not given has its default.
+    #[serde(default)]
+    pub costs: CostModel,
+    /// The kernel.
+    pub kernel: KernelSpec,
+    /// The load.
+    pub workload: WorkloadSpec,
+}
+
+/// A kernel: a generation, patches, and what was set on top.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelSpec {
+    /// The generation.
+    pub name: String,
+    /// Patches, in the order in which they are applied.
+    #[serde(default)]
+    pub patches: Vec<String>,
+    /// Tunables.
+    #[serde(default)]
+    pub tunables: TunableSettings,
+    /// Scheduler features by upstream name.
+    #[serde(default)]
+    pub features: BTreeMap<String, bool>,
+    /// Slots filled as another generation fills them: slot to generation.
+    #[serde(default)]
+    pub slots: BTreeMap<String, String>,
+}
+
+/// A load, by kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum WorkloadSpec {
+    /// hackbench.
+    Hackbench(Hackbench),
+}
+
+impl WorkloadSpec {
+    fn validate(&self) -> Result<()> {
+        match self {
+            Self::Hackbench(hackbench) => hackbench.validate(),
+        }
+    }
+
+    fn load(&self) -> Load {
+        match self {
+            Self::Hackbench(hackbench) => hackbench.load(),
+        }
+    }
+}
+
+impl KernelSpec {
+    /// Reads a kernel from JSON.
+    pub fn from_json(json: &str) -> Result<Self> {
+        serde_json::from_str(json).map_err(|error| SimError::invalid("kernel", "the JSON given", error.to_string()))
+    }
+
+    /// The table of slots: generation, then patches, then single slots.
+    pub fn kernel(&self) -> Result<Kernel> {
+        let mut kernel = *Kernel::named(&self.name)?;
+        for patch in &self.patches {
+            kernel = kernel.with_patch(patch)?;
+        }
+        for (slot, generation) in &self.slots {
+            kernel = kernel.with_slot(slot, Kernel::named(generation)?)?;
+        }
+        Ok(kernel)
+    }
+
+    /// The features with what was switched.
+    fn features(&self) -> Result<Features> {
+        let mut features = Features::default();
+        for (name, &on) in &self.features {
+            features.set(name, on)?;
+        }
+        Ok(features)
+    }
+
+    /// Checks names and values.
+    pub fn validate(&self) -> Result<()> {
+        self.kernel()?;
+        self.features()?;
+        self.tunables.validate()
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario from JSON and checks it.
+    pub fn from_json(json: &str) -> Result<Self> {
+        let scenario: Self = serde_json::from_str(json)
+            .map_err(|error| SimError::invalid("scenario", "the JSON given", error.to_string()))?;
+        scenario.validate()?;
+        Ok(scenario)
+    }
+
+    /// Checks every rule; the error names argument, value and rule.
+    pub fn validate(&self) -> Result<()> {
+        self.machine.validate()?;
+        self.costs.validate()?;
+        self.kernel.validate()?;
+        self.workload.validate()
+    }
+
+    /// Builds what all seeds share.
+    pub fn setup(&self) -> Result<Setup> {
+        self.validate()?;
+        let kernel = self.kernel.kernel()?;
+        let rules = DomainRules::for_kernel(&self.kernel.name)?;
+        let online = self.machine.nr_cpus() - self.machine.offline.len();
+        let tunables = self.kernel.tunables.resolve(online);
+        Ok(Setup {
+            domains: build_sched_domains(&self.machine, rules)?,
+            machine: self.machine.clone(),
+            kernel,
+            features: self.kernel.features()?,
+            pelt_table: PeltTable::new(tunables.pelt_half_life_ms)?,
+            tunables,
+            cost: self.costs.clone(),
+            load: self.workload.load(),
+        })
+    }
+}

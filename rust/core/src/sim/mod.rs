@@ -1,0 +1,687 @@
+//! The mechanism that all kernel generations share: clock, events, CPUs that run tasks.
+//!
+//! The loop takes the earliest event of any CPU: an interrupt that arrives, a tick, or the end of the running task's
+//! step. Decisions are the kernel's slots (`crate::kernels`); here is what happens around them.
+
+/// The balance decisions' view of the simulation: borrows fields, so that others stay free.
+macro_rules! lb_view {
+    ($sim:ident) => {
+        LbView {
+            kernel: &$sim.kernel,
+            groups: &$sim.topo.groups,
+            sgc_imbalance: &$sim.sgc_imbalance,
+            rqs: &$sim.stats,
+            system: &$sim.system,
+            node_of: $sim.node_of,
+        }
+    };
+}
+
+/// The state of a balance pass over domain `$sd`, number `$level` of `$cpu`'s hierarchy.
+macro_rules! lb_env {
+    ($sim:ident, $sd:expr, $cpu:expr, $level:expr, $idle:expr, $excluded:expr) => {{
+        let failed = $sim.sds[$cpu][$level].nr_balance_failed;
+        let mut env = LbEnv::new(lb_view!($sim), $sd, $cpu, $idle, failed, &mut $sim.sg_stats);
+        env.excluded = $excluded.as_ref();
+        env
+    }};
+}
+
+pub mod balance;
+pub mod channel;
+pub mod cost;
+pub mod event;
+mod exec;
+mod fair;
+mod invariants;
+pub mod program;
+pub mod rq;
+pub mod timeline;
+pub mod tunables;
+mod wakeup;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use self::balance::{Nohz, SdState};
+use self::channel::Channel;
+use self::cost::CostModel;
+use self::event::{EventQueue, NEVER};
+use self::exec::Next;
+use self::fair::Why;
+use self::program::{ChannelId, Op, Phase, Program};
+use self::rq::{CfsRq, Interrupt, NO_TASK, Rq, SchedEntity, Task, TaskId, TaskState};
+use self::timeline::Timeline;
+use self::tunables::{Features, Tunables};
+use crate::cpumask::CpuMask;
+use crate::error::{Result, SimError};
+use crate::kernels::Kernel;
+use crate::kernels::env::{RqStats, SgLbStats, SystemState};
+use crate::load_weight::LoadWeight;
+use crate::pelt::{self, PeltForm, PeltTable, Removed};
+use crate::record::Record;
+use crate::rng::Rng;
+use crate::topology::{MachineSpec, SchedDomains};
+use crate::workload::Load;
+
+/// Events between two looks at the interrupt flag.
+const EVENTS_BETWEEN_CHECKS: u64 = 1 << 14;
+/// Time at which a run starts: the machine has been up for a while.
+const START_NS: u64 = 10_000_000_000;
+
+/// Everything that a run does not change: one for all seeds of a scenario.
+pub struct Setup {
+    /// The machine.
+    pub machine: MachineSpec,
+    /// Its domains under the kernel.
+    pub domains: SchedDomains,
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Its tunables.
+    pub tunables: Tunables,
+    /// Its features.
+    pub features: Features,
+    /// PELT's constants for the half-life.
+    pub pelt_table: PeltTable,
+    /// The machine's costs.
+    pub cost: CostModel,
+    /// The tasks and their programs.
+    pub load: Load,
+}
+
+/// What one message of a kind of channel costs, ns.
+struct MessageCosts {
+    write_ns: u64,
+    read_ns: u64,
+    locked_ns: u64,
+    /// Data last touched by a CPU of the same LLC, of the same node, of another node.
+    transfer: [u64; 3],
+}
+
+/// A run: machine, kernel and tasks in motion.
+pub struct Sim<'a> {
+    now: u64,
+    kernel: Kernel,
+    pelt_form: PeltForm,
+    tunables: &'a Tunables,
+    features: &'a Features,
+    pelt_table: &'a PeltTable,
+    cost: &'a CostModel,
+    topo: &'a SchedDomains,
+    node_of: &'a [u32],
+    system: SystemState,
+    nr_online_cpus: u64,
+
+    events: EventQueue,
+    rqs: Vec<Rq>,
+    tasks: Vec<Task>,
+    channels: Vec<Channel>,
+    ops: &'a [Op],
+    threads: bool,
+    message_costs: [MessageCosts; 2],
+
+    /// Mirrors of the runqueues that balance decisions read.
+    stats: RqStats,
+    sds: Vec<Vec<SdState>>,
+    sgc_imbalance: Vec<bool>,
+    /// By LLC id: `has_idle_cores`, `nr_busy_cpus`.
+    has_idle_cores: Vec<bool>,
+    nr_busy_cpus: Vec<u32>,
+    nohz: Nohz,
+    /// `rd->overload`.
+    overload: bool,
+
+    /// Offset of each CPU's tick from the machine's, ns.
+    tick_skew: Vec<u64>,
+    /// CPU whose event is being handled.
+    this_cpu: usize,
+    /// Exited children not yet reaped, and whether their parent sleeps for one.
+    zombies: u32,
+    reaper_sleeps: bool,
+    /// Channel whose pollers are being woken.
+    herd: ChannelId,
+    /// The program has ended.
+    stopped: bool,
+    record: Record,
+
+    sg_stats: Vec<SgLbStats>,
+    idlest_stats: Vec<Option<SgLbStats>>,
+    detached: Vec<TaskId>,
+}
+
+/// Runs one seed of a scenario to its end. `stop` set from outside ends it early with [`SimError::Interrupted`].
+pub fn run(setup: &Setup, seed: u64, stop: &AtomicBool) -> Result<Record> {
+    let mut sim = Sim::new(setup, seed);
+    sim.start(setup, seed);
+    let mut handled = 0;
+    while !sim.stopped {
+        let (time, cpu) = sim.events.first();
+        if time >= NEVER {
+            return Err(SimError::Invariant(format!("at {} ns no event is pending, but tasks are left", sim.now)));
+        }
+        sim.now = time;
+        sim.handle(cpu);
+        handled += 1;
+        if cfg!(debug_assertions) {
+            sim.check_invariants()?;
+        }
+        if handled % EVENTS_BETWEEN_CHECKS == 0 && stop.load(Ordering::Relaxed) {
+            return Err(SimError::Interrupted);
+        }
+    }
+    sim.record.metrics.simulated_ns = (sim.now - START_NS) as i64;
+    sim.record.metrics.events = handled as i64;
+    Ok(sim.record)
+}
+
+impl<'a> Sim<'a> {
+    /// Handles everything that is due on a CPU.
+    fn handle(&mut self, cpu: usize) {
+        self.this_cpu = cpu;
+        if let Some(interrupt) = self.take_interrupt(cpu) {
+            self.interrupt(cpu, interrupt);
+        } else if self.rqs[cpu].tick_at_ns <= self.now {
+            self.tick(cpu);
+        } else {
+            self.step_done(cpu);
+        }
+        if self.rqs[cpu].need_resched {
+            self.reschedule(cpu);
+        }
+        self.charge_overhead(cpu);
+        self.arm(cpu);
+    }
+
+    /// The earliest interrupt that has arrived.
+    fn take_interrupt(&mut self, cpu: usize) -> Option<Interrupt> {
+        let pending = &mut self.rqs[cpu].pending;
+        let at = pending.iter().position(|&(time, _)| time <= self.now)?;
+        Some(pending.remove(at).1)
+    }
+
+    fn interrupt(&mut self, cpu: usize, interrupt: Interrupt) {
+        match interrupt {
+            Interrupt::Reschedule => {
+                self.ttwu_pending(cpu);
+                // An idle CPU looks at its queue whoever put something there.
+                if self.rqs[cpu].curr == NO_TASK && self.rqs[cpu].cfs.nr_running > 0 {
+                    self.rqs[cpu].need_resched = true;
+                }
+            }
+            Interrupt::NohzKick => self.nohz_idle_balance(cpu),
+            Interrupt::ActiveBalance => {
+                self.pause_step(cpu);
+                self.update_rq_clock(cpu);
+                self.put_prev_task(cpu);
+                self.active_load_balance(cpu);
+                self.schedule(cpu);
+            }
+        }
+    }
+
+    /// scheduler_tick(), and when the next one comes.
+    fn tick(&mut self, cpu: usize) {
+        self.update_rq_clock(cpu);
+        let idle = self.rqs[cpu].curr == NO_TASK;
+        if !idle {
+            self.task_tick(cpu);
+        }
+        self.rqs[cpu].overhead_ns += self.cost.tick_ns;
+        self.rqs[cpu].idle_balance = self.stats.idle[cpu];
+        self.trigger_load_balance(cpu);
+        self.rqs[cpu].tick_at_ns += self.tunables.tick_ns;
+        if self.stats.idle[cpu] {
+            // Still idle after a whole tick: the idle governor now expects a long sleep and stops the tick.
+            self.rqs[cpu].tick_at_ns = NEVER;
+            self.nohz_balance_enter_idle(cpu);
+        } else if idle && self.rqs[cpu].cfs.nr_running > 0 {
+            self.rqs[cpu].need_resched = true;
+        }
+    }
+
+    /// The running task's step is done.
+    fn step_done(&mut self, cpu: usize) {
+        let task = self.rqs[cpu].curr;
+        debug_assert!(task != NO_TASK && self.rqs[cpu].step_end_ns <= self.now);
+        match self.finish_step(cpu, task) {
+            Next::Work(work) => {
+                self.tasks[task as usize].remaining_ns = work;
+                self.resume_step(cpu);
+            }
+            Next::Sleep => {
+                self.tasks[task as usize].program.phase = Phase::Begin;
+                self.block(cpu, task, TaskState::Sleeping);
+            }
+            Next::Exit => {
+                self.block(cpu, task, TaskState::Dead);
+                self.task_dead(cpu, task);
+            }
+        }
+    }
+
+    /// The running task gives the CPU up: it sleeps or has exited.
+    fn block(&mut self, cpu: usize, task: TaskId, state: TaskState) {
+        self.update_rq_clock(cpu);
+        self.rqs[cpu].step_end_ns = NEVER;
+        self.dequeue_task(cpu, task, Why::Sleep);
+        self.tasks[task as usize].state = state;
+        self.schedule(cpu);
+    }
+
+    /// need_resched is set: the running task gives way if it may.
+    fn reschedule(&mut self, cpu: usize) {
+        let curr = self.rqs[cpu].curr;
+        if curr != NO_TASK && !self.preemptible(curr) {
+            return;
+        }
+        self.pause_step(cpu);
+        self.schedule(cpu);
+    }
+
+    /// __schedule(): picks the next task, or goes idle if newidle balance finds none.
+    fn schedule(&mut self, cpu: usize) {
+        self.update_rq_clock(cpu);
+        self.rqs[cpu].need_resched = false;
+        let prev = self.rqs[cpu].curr;
+        // The task that just blocked is off the queue already.
+        let queued_prev = self.rqs[cpu].cfs.curr;
+        let found = self.rqs[cpu].cfs.nr_running > 0 || self.newidle_balance(cpu);
+        self.record.schedule(cpu, !found);
+        self.rqs[cpu].need_resched = false;
+        if !found {
+            self.go_idle(cpu, prev);
+            return;
+        }
+        let next = self.pick_next_task(cpu, queued_prev);
+        if next == prev && queued_prev == prev {
+            self.resume_step(cpu);
+            return;
+        }
+        self.switch_to(cpu, prev, next);
+    }
+
+    /// context_switch() to another task: what it costs, and the start or resumption of its step.
+    fn switch_to(&mut self, cpu: usize, prev: TaskId, next: TaskId) {
+        self.record.metrics.context_switches += 1;
+        self.rqs[cpu].curr = next;
+        self.update_idle(cpu);
+        if prev == NO_TASK {
+            self.leave_idle(cpu);
+        }
+        let mut cost = self.cost.context_switch_ns;
+        if prev == NO_TASK || self.tasks[prev as usize].mm != self.tasks[next as usize].mm {
+            cost += self.cost.mm_switch_ns;
+        }
+        let last = usize::from(self.tasks[next as usize].last_run_cpu);
+        if last != cpu && !self.topo.smt_mask[cpu].test(last) {
+            cost += self.distance_cost(
+                cpu,
+                last,
+                [self.cost.refill_llc_ns, self.cost.refill_node_ns, self.cost.refill_remote_ns],
+            );
+        }
+        self.rqs[cpu].overhead_ns += cost;
+        self.tasks[next as usize].last_run_cpu = cpu as u16;
+        if self.tasks[next as usize].program.phase == Phase::Begin {
+            let work = self.begin_step(cpu, next);
+            self.tasks[next as usize].remaining_ns = work;
+        }
+        self.resume_step(cpu);
+    }
+
+    /// The CPU has nothing to run: pick_next_task_idle().
+    fn go_idle(&mut self, cpu: usize, prev: TaskId) {
+        self.rqs[cpu].overhead_ns = 0;
+        self.rqs[cpu].step_end_ns = NEVER;
+        if prev == NO_TASK {
+            return;
+        }
+        self.update_idle_rq_clock_pelt(cpu);
+        self.record.metrics.context_switches += 1;
+        self.record.busy(cpu, self.now - self.rqs[cpu].since_ns);
+        let rq = &mut self.rqs[cpu];
+        rq.curr = NO_TASK;
+        rq.since_ns = self.now;
+        self.update_idle(cpu);
+        // update_idle_core(): the last thread of a core to go idle leaves a hint for wake-ups.
+        let siblings = &self.topo.smt_mask[cpu];
+        if siblings.weight() > 1 {
+            if siblings.iter().all(|sibling| self.stats.idle[sibling]) {
+                self.has_idle_cores[self.topo.llc_id[cpu]] = true;
+            }
+            self.siblings_change_speed(cpu);
+        }
+    }
+
+    /// The CPU leaves the idle state: its tick returns, its siblings slow down.
+    fn leave_idle(&mut self, cpu: usize) {
+        let tick = self.next_tick(cpu);
+        let rq = &mut self.rqs[cpu];
+        rq.since_ns = self.now;
+        if rq.tick_at_ns == NEVER {
+            rq.tick_at_ns = tick;
+        }
+        if self.topo.smt_mask[cpu].weight() > 1 {
+            self.rqs[cpu].speed_permille = self.smt_speed(cpu);
+            self.siblings_change_speed(cpu);
+        }
+    }
+
+    /// The first tick of a CPU after now.
+    fn next_tick(&self, cpu: usize) -> u64 {
+        let (tick, skew) = (self.tunables.tick_ns, self.tick_skew[cpu]);
+        (self.now - skew) / tick * tick + tick + skew
+    }
+
+    /// The sibling threads of a CPU that became idle or busy run on at another speed.
+    fn siblings_change_speed(&mut self, cpu: usize) {
+        let topo = self.topo;
+        for sibling in topo.smt_mask[cpu].iter().filter(|&sibling| sibling != cpu) {
+            let speed = self.smt_speed(sibling);
+            if self.rqs[sibling].curr == NO_TASK || self.rqs[sibling].speed_permille == speed {
+                continue;
+            }
+            self.pause_step(sibling);
+            self.rqs[sibling].speed_permille = speed;
+            self.resume_step(sibling);
+            self.arm(sibling);
+        }
+    }
+
+    /// Speed of a thread, by how many of its siblings are busy.
+    fn smt_speed(&self, cpu: usize) -> u32 {
+        let busy = self.topo.smt_mask[cpu].iter().filter(|&other| other != cpu && self.rqs[other].curr != NO_TASK);
+        let permille = match busy.count() {
+            0 => 1000,
+            1 => self.cost.smt2_speed_permille,
+            2 => self.cost.smt3_speed_permille,
+            _ => self.cost.smt4_speed_permille,
+        };
+        permille as u32
+    }
+
+    /// Speed of a CPU in parts of 1,024,000: its capacity (1024) times what its siblings leave (1000).
+    fn speed(&self, cpu: usize) -> u64 {
+        self.stats.capacity_orig[cpu] * u64::from(self.rqs[cpu].speed_permille)
+    }
+
+    /// Starts or resumes the running task's step: its end, from the work that is left.
+    fn resume_step(&mut self, cpu: usize) {
+        let curr = self.rqs[cpu].curr;
+        let work = self.tasks[curr as usize].remaining_ns + std::mem::take(&mut self.rqs[cpu].overhead_ns);
+        let speed = self.speed(cpu);
+        let span = if speed == FULL_SPEED { work } else { (work * FULL_SPEED).div_ceil(speed) };
+        self.rqs[cpu].step_end_ns = self.now + span;
+    }
+
+    /// Interrupts the running task's step: what work is left.
+    fn pause_step(&mut self, cpu: usize) {
+        let curr = self.rqs[cpu].curr;
+        if curr == NO_TASK {
+            return;
+        }
+        let span = self.rqs[cpu].step_end_ns.saturating_sub(self.now);
+        let speed = self.speed(cpu);
+        let work = if speed == FULL_SPEED { span } else { (span * speed).div_ceil(FULL_SPEED) };
+        self.tasks[curr as usize].remaining_ns = work;
+        self.rqs[cpu].step_end_ns = NEVER;
+    }
+
+    /// Kernel work done in this event delays the end of the running step; an idle CPU just spends the time.
+    fn charge_overhead(&mut self, cpu: usize) {
+        let overhead = std::mem::take(&mut self.rqs[cpu].overhead_ns);
+        if overhead > 0 && self.rqs[cpu].curr != NO_TASK {
+            let speed = self.speed(cpu);
+            self.rqs[cpu].step_end_ns += overhead * FULL_SPEED / speed;
+        }
+    }
+
+    /// resched_curr(): the CPU should call the scheduler; another one needs an interrupt to learn of it.
+    fn resched_curr(&mut self, cpu: usize) {
+        if self.rqs[cpu].need_resched {
+            return;
+        }
+        self.rqs[cpu].need_resched = true;
+        if cpu != self.this_cpu {
+            self.send_interrupt(cpu, Interrupt::Reschedule);
+        }
+    }
+
+    /// Sends an interrupt: it arrives after the wire, and after the idle state if there is one to leave.
+    fn send_interrupt(&mut self, cpu: usize, interrupt: Interrupt) {
+        let idle = self.rqs[cpu].curr == NO_TASK;
+        let latency = self.cost.ipi_ns + if idle { self.cost.idle_exit_ns } else { 0 };
+        self.rqs[cpu].pending.push((self.now + latency, interrupt));
+        self.arm(cpu);
+    }
+
+    /// Puts the CPU's next event into the queue.
+    fn arm(&mut self, cpu: usize) {
+        let rq = &self.rqs[cpu];
+        let interrupt = rq.pending.iter().map(|&(time, _)| time).min().unwrap_or(NEVER);
+        self.events.set(cpu, rq.step_end_ns.min(rq.tick_at_ns).min(interrupt));
+    }
+
+    /// A cost by distance between two CPUs: same LLC, same node, elsewhere.
+    fn distance_cost(&self, a: usize, b: usize, by_distance: [u64; 3]) -> u64 {
+        if self.topo.llc_id[a] == self.topo.llc_id[b] {
+            by_distance[0]
+        } else if self.node_of[a] == self.node_of[b] {
+            by_distance[1]
+        } else {
+            by_distance[2]
+        }
+    }
+
+    /// `jiffies`.
+    fn jiffies(&self) -> u64 {
+        self.now / self.tunables.tick_ns
+    }
+}
+
+/// [`Sim::speed`] of the biggest CPU with idle siblings.
+const FULL_SPEED: u64 = 1024 * 1000;
+
+impl<'a> Sim<'a> {
+    /// The machine at rest, before its first task.
+    fn new(setup: &'a Setup, seed: u64) -> Self {
+        let topo = &setup.domains;
+        let nr_cpus = topo.nr_cpus;
+        let online = |cpu: usize| !setup.machine.offline.contains(&(cpu as u32));
+        let nr_online_cpus = (0..nr_cpus).filter(|&cpu| online(cpu)).count() as u64;
+        let tick_ns = setup.tunables.tick_ns;
+        // Where in a tick the run starts is chance.
+        let now = START_NS + Rng::stream(seed, "tick phase", 0).below(tick_ns);
+        let mut skew = Rng::stream(seed, "tick skew", 0);
+        let mut stats = RqStats::new(nr_cpus);
+        for cpu in 0..nr_cpus {
+            let capacity = u64::from(setup.machine.capacity[cpu]);
+            stats.capacity[cpu] = capacity;
+            stats.capacity_orig[cpu] = capacity;
+            stats.core[cpu] = setup.machine.core[cpu];
+            stats.idle[cpu] = online(cpu);
+        }
+        let mut balance_phase = Rng::stream(seed, "balance phase", 0);
+        let jiffies = now / tick_ns;
+        let sds = topo
+            .per_cpu
+            .iter()
+            .map(|hierarchy| {
+                let state = |sd: &crate::topology::SchedDomain| SdState {
+                    last_balance: jiffies - balance_phase.below(sd.min_interval_ms * u64::from(setup.tunables.hz) / 1000 + 1),
+                    balance_interval_ms: sd.min_interval_ms,
+                    nr_balance_failed: 0,
+                    max_newidle_lb_cost: 0,
+                    next_decay_max_lb_cost: jiffies,
+                };
+                hierarchy.iter().map(state).collect()
+            })
+            .collect();
+        let mut idle_cpus = CpuMask::new(nr_cpus);
+        for cpu in (0..nr_cpus).filter(|&cpu| online(cpu)) {
+            // Nothing has run for a while: every tick is stopped.
+            idle_cpus.set(cpu);
+        }
+        let rqs = (0..nr_cpus).map(|_| idle_rq(now, jiffies, &setup.tunables)).collect();
+        let cost = &setup.cost;
+        let bytes = u64::from(setup.load.message_bytes);
+        let copy_ns = cost.copy_kib_ns * bytes / 1024;
+        let message_costs = |write_ns, read_ns, locked_ns| MessageCosts {
+            write_ns: write_ns + copy_ns,
+            read_ns: read_ns + copy_ns,
+            locked_ns,
+            transfer: [cost.transfer_llc_ns, cost.transfer_node_ns, cost.transfer_remote_ns],
+        };
+        Self {
+            now,
+            kernel: setup.kernel,
+            pelt_form: (setup.kernel.signals.pelt_form.f)(),
+            tunables: &setup.tunables,
+            features: &setup.features,
+            pelt_table: &setup.pelt_table,
+            cost,
+            topo,
+            node_of: &setup.machine.node,
+            system: SystemState {
+                smt_active: topo.smt_mask.iter().any(|mask| mask.weight() > 1),
+                migration_cost_ns: setup.tunables.migration_cost_ns,
+                nr_migrate: setup.tunables.nr_migrate,
+                preemption: setup.tunables.preemption,
+                ..SystemState::default()
+            },
+            nr_online_cpus,
+            events: EventQueue::new(nr_cpus),
+            rqs,
+            tasks: Vec::with_capacity(setup.load.tasks.len()),
+            channels: setup.load.channels.iter().map(|&kind| Channel::new(kind, setup.load.message_bytes)).collect(),
+            ops: &setup.load.ops,
+            threads: setup.load.threads,
+            message_costs: [
+                message_costs(cost.pipe_write_ns, cost.pipe_read_ns, cost.pipe_locked_ns),
+                message_costs(cost.socket_write_ns, cost.socket_read_ns, cost.socket_locked_ns),
+            ],
+            stats,
+            sds,
+            sgc_imbalance: vec![false; topo.nr_sgc],
+            has_idle_cores: vec![true; nr_cpus],
+            nr_busy_cpus: vec![0; nr_cpus],
+            nohz: Nohz {
+                nr_cpus: idle_cpus.weight() as u32,
+                idle_cpus,
+                has_blocked: false,
+                next_balance: jiffies,
+                next_blocked: jiffies,
+                kicked: None,
+            },
+            overload: false,
+            tick_skew: (0..nr_cpus).map(|_| skew.below(cost.tick_skew_ns + 1).min(tick_ns - 1)).collect(),
+            this_cpu: 0,
+            zombies: 0,
+            reaper_sleeps: false,
+            herd: 0,
+            stopped: false,
+            record: Record::new(topo, nr_online_cpus, now),
+            sg_stats: Vec::new(),
+            idlest_stats: Vec::new(),
+            detached: Vec::new(),
+        }
+    }
+
+    /// Creates the tasks and lets the first one run, on a CPU drawn by the seed.
+    fn start(&mut self, setup: &Setup, seed: u64) {
+        for (id, spec) in setup.load.tasks.iter().enumerate() {
+            self.tasks.push(new_task(id, spec, self.pelt_form, seed));
+        }
+        let online: Vec<usize> = (0..self.topo.nr_cpus).filter(|&cpu| self.stats.idle[cpu]).collect();
+        let cpu = online[Rng::stream(seed, "first CPU", 0).below(online.len() as u64) as usize];
+        self.this_cpu = cpu;
+        let first = &mut self.tasks[0];
+        first.cpu = cpu as u16;
+        first.last_run_cpu = cpu as u16;
+        first.recent_used_cpu = cpu as u16;
+        first.state = TaskState::Runnable;
+        self.update_rq_clock(cpu);
+        self.attach_new_task(cpu, 0);
+        self.enqueue_task(cpu, 0, Why::Move);
+        self.schedule(cpu);
+        self.arm(cpu);
+    }
+}
+
+/// A runqueue that has been idle for a while.
+fn idle_rq(now: u64, jiffies: u64, tunables: &Tunables) -> Rq {
+    let migration_cost = tunables.migration_cost_ns.max(0) as u64;
+    Rq {
+        cfs: CfsRq {
+            timeline: Timeline::default(),
+            // The kernel starts the virtual clock just before it wraps, to find bugs early.
+            min_vruntime: 0u64.wrapping_sub(1 << 20),
+            load: LoadWeight::default(),
+            nr_running: 0,
+            curr: NO_TASK,
+            next: NO_TASK,
+            last: NO_TASK,
+            avg: pelt::SchedAvg { last_update_time: now & !1023, ..Default::default() },
+            removed: Removed::default(),
+            util_est_enqueued: 0,
+        },
+        curr: NO_TASK,
+        clock: now,
+        clock_pelt: now,
+        lost_idle_time: 0,
+        list_head: NO_TASK,
+        list_tail: NO_TASK,
+        idle_stamp: now,
+        avg_idle: 2 * migration_cost,
+        max_idle_balance_cost: migration_cost,
+        next_balance: jiffies,
+        idle_balance: true,
+        nohz_idle: true,
+        has_blocked_load: false,
+        last_blocked_load_update_tick: jiffies,
+        active_balance: false,
+        push_cpu: 0,
+        need_resched: false,
+        wake_list: Vec::new(),
+        pending: Vec::with_capacity(4),
+        step_end_ns: NEVER,
+        tick_at_ns: NEVER,
+        overhead_ns: 0,
+        speed_permille: 1000,
+        avg_scan_cost: 0,
+        since_ns: now,
+    }
+}
+
+/// A task before its fork.
+fn new_task(id: usize, spec: &crate::workload::TaskSpec, form: PeltForm, seed: u64) -> Task {
+    let load = spec.weight;
+    Task {
+        se: SchedEntity {
+            vruntime: 0,
+            weight: load.weight,
+            inv_weight: load.inv_weight,
+            on_rq: false,
+            exec_start: 0,
+            sum_exec_runtime: 0,
+            prev_sum_exec_runtime: 0,
+            avg: pelt::init_entity(load.weight, form),
+            util_est_enqueued: 0,
+            util_est_ewma: 0,
+        },
+        state: TaskState::New,
+        cpu: 0,
+        last_run_cpu: 0,
+        recent_used_cpu: 0,
+        last_wakee: NO_TASK,
+        wakee_flips: 0,
+        wakee_flip_decay_ts: 0,
+        allowed: None,
+        list_prev: NO_TASK,
+        list_next: NO_TASK,
+        mm: spec.mm,
+        remaining_ns: 0,
+        queued_since_ns: 0,
+        program: Program::new(spec.program, spec.parent),
+        rng: Rng::stream(seed, "work", id as u64),
+    }
+}

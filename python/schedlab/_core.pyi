@@ -1,13 +1,26 @@
 # The private extension module; its public faces are the modules of this package.
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+
+__all__ = [
+    "VERSION",
+    "PeltState",
+    "calc_delta_fair",
+    "nice_weight",
+    "pelt_decay_load",
+    "pelt_tables",
+    "pelt_trace_cfs_rqs",
+    "pelt_trace_entities",
+    "verify_text",
+]
 
 VERSION: str
 
 _Signals = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
 
+@final
 class PeltState:
     def __new__(cls, half_life_ms: int, form: str, now_ns: int) -> PeltState: ...
     state: tuple[int, ...]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
 use schedlab_core::SimError;
 use schedlab_core::load_weight;
@@ -134,7 +134,7 @@ pub fn pelt_trace_entities<'py>(
         PeltTable::new(half_life_ms)
             .and_then(|table| trace_entities(&table, form, &timeline, states, weights))
     });
-    Ok(to_arrays(py, &signals.map_err(to_py)?))
+    Ok(to_arrays(py, signals.map_err(to_py)?))
 }
 
 /// Signals of cfs_rqs over their histories.
@@ -161,7 +161,7 @@ pub fn pelt_trace_cfs_rqs<'py>(
         PeltTable::new(half_life_ms)
             .and_then(|table| trace_cfs_rqs(&table, form, &timeline, weights, runnable, running))
     });
-    Ok(to_arrays(py, &signals.map_err(to_py)?))
+    Ok(to_arrays(py, signals.map_err(to_py)?))
 }
 
 /// (LOAD_AVG_MAX, LOAD_AVG_MAX_N, yN_inv) of a half-life.
@@ -183,7 +183,7 @@ pub fn pelt_decay_load<'py>(
     let (vals, ns) = (vals.as_slice()?, ns.as_slice()?);
     let decayed: Vec<u64> =
         py.detach(|| vals.iter().zip(ns).map(|(&val, &n)| table.decay_load(val, n)).collect());
-    Ok(decayed.to_pyarray(py))
+    Ok(decayed.into_pyarray(py))
 }
 
 /// Virtual time of each real time at its weight.
@@ -201,7 +201,7 @@ pub fn calc_delta_fair<'py>(
         let cases = deltas_ns.iter().zip(weights);
         cases.map(|(&delta, (&weight, &inv))| load_weight::calc_delta_fair(delta, weight, inv)).collect()
     });
-    Ok(virtual_ns.to_pyarray(py))
+    Ok(virtual_ns.into_pyarray(py))
 }
 
 /// (unscaled weight, inverse weight) of a nice level.
@@ -211,8 +211,12 @@ pub fn nice_weight(nice: i32) -> PyResult<(u32, u32)> {
     Ok((unscaled, load_weight::LoadWeight::from_nice(nice).map_err(to_py)?.inv_weight))
 }
 
-fn to_arrays<'py>(py: Python<'py>, signals: &Signals) -> SignalArrays<'py> {
-    (signals.load_avg.to_pyarray(py), signals.runnable_avg.to_pyarray(py), signals.util_avg.to_pyarray(py))
+fn to_arrays(py: Python<'_>, signals: Signals) -> SignalArrays<'_> {
+    (
+        signals.load_avg.into_pyarray(py),
+        signals.runnable_avg.into_pyarray(py),
+        signals.util_avg.into_pyarray(py),
+    )
 }
 
 fn form_of(form: &str) -> PyResult<PeltForm> {

@@ -137,6 +137,8 @@ pub const fn scale_load(weight: u32) -> u64 {
 }
 
 /// kernel/sched/sched.h, v5.7, scale_load_down(): never below 2 for a weight that is not 0.
+///
+/// v5.4 to v5.6 have no floor; it differs only below 2048, where no task's weight lies.
 #[inline]
 pub const fn scale_load_down(weight: u64) -> u64 {
     let unscaled = weight >> SCHED_FIXEDPOINT_SHIFT;

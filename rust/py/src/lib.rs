@@ -2,9 +2,22 @@
 
 use pyo3::prelude::*;
 
+mod error;
+mod pelt;
+mod verify;
+
 /// The private extension module; the public names live in the Python package.
 #[pymodule]
 mod _core {
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_export]
+    use crate::pelt::{
+        PeltState, calc_delta_fair, nice_weight, pelt_decay_load, pelt_tables, pelt_trace_cfs_rqs,
+        pelt_trace_entities,
+    };
+
+    #[pymodule_export]
+    use crate::verify::verify_text;
 }

@@ -36,7 +36,8 @@ pub fn init_entity(weight: u64, form: PeltForm) -> SchedAvg {
 ///
 /// Half of what the CPU (`cpu_scale`, 1024 = the biggest) has left, or less if the cfs_rq's utilization per load says
 /// so. The weight in that proportion is the scaled one, as in these kernels, so that the cap almost always decides. In
-/// the modern form the task also starts as runnable as the whole CPU. The caller attaches the entity afterwards.
+/// the modern form the task also starts as runnable as the whole CPU: so v5.7 and the series of February 2020 that it
+/// took; v5.7.7 and v5.8 start it at `util_avg` instead. The caller attaches the entity afterwards.
 pub fn post_init_entity_util_avg(
     se: &mut SchedAvg,
     cfs: &SchedAvg,

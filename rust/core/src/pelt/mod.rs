@@ -245,3 +245,116 @@ impl SchedAvg {
         self.update_load_avg(table, form.scale_load_down(weight), runnable);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load_weight::{NICE_0_LOAD, SCHED_PRIO_TO_WEIGHT, scale_load};
+    use proptest::prelude::*;
+
+    fn table() -> PeltTable {
+        PeltTable::new(32).expect("the kernel's half-life")
+    }
+
+    #[test]
+    fn less_than_a_unit_changes_nothing_and_is_not_lost() {
+        let mut avg = SchedAvg { last_update_time: 5000, ..SchedAvg::default() };
+        let before = avg;
+        assert!(!avg.update_se(&table(), PeltForm::Modern, 5000 + 1023, NICE_0_LOAD, 1, 1, true));
+        assert_eq!(avg, before);
+        assert!(!avg.update_se(&table(), PeltForm::Modern, 5000 + 2047, NICE_0_LOAD, 1, 1, true));
+        assert_eq!((avg.last_update_time, avg.load_sum, avg.util_sum), (5000 + 1024, 1, 1024));
+        assert!(!avg.update_se(&table(), PeltForm::Modern, 5000 + 2048, NICE_0_LOAD, 1, 1, true));
+        assert_eq!((avg.last_update_time, avg.load_sum), (5000 + 2048, 2));
+    }
+
+    #[test]
+    fn a_clock_that_went_back_is_the_new_base() {
+        let mut avg = SchedAvg { last_update_time: 1 << 30, load_sum: 7, ..SchedAvg::default() };
+        assert!(!avg.update_se(&table(), PeltForm::Modern, 1 << 20, NICE_0_LOAD, 1, 1, true));
+        assert_eq!(avg, SchedAvg { last_update_time: 1 << 20, load_sum: 7, ..SchedAvg::default() });
+    }
+
+    #[test]
+    fn a_dequeued_current_task_neither_runs_nor_waits() {
+        let start = SchedAvg {
+            load_sum: 40_000,
+            runnable_sum: 40_000 << 10,
+            util_sum: 40_000 << 10,
+            ..SchedAvg::default()
+        };
+        let (mut dequeued, mut blocked) = (start, start);
+        dequeued.update_se(&table(), PeltForm::Modern, 9 << 20, NICE_0_LOAD, 0, 1, true);
+        blocked.update_blocked_se(&table(), PeltForm::Modern, 9 << 20, NICE_0_LOAD, NICE_0_LOAD);
+        assert_eq!(dequeued, blocked);
+        assert!(blocked.util_avg > 0);
+    }
+
+    proptest! {
+        /// No history takes an entity's averages above their scales, in any half-life.
+        #[test]
+        fn averages_stay_within_their_bounds(
+            half_life in 1..=MAX_HALF_LIFE,
+            idx in 0_usize..40,
+            steps in prop::collection::vec((0_u64..40_000_000, 0_u64..3), 1..200),
+            old in any::<bool>(),
+        ) {
+            let table = PeltTable::new(half_life).expect("a valid half-life");
+            let form = if old { PeltForm::Old } else { PeltForm::Modern };
+            let weight = scale_load(SCHED_PRIO_TO_WEIGHT[idx]);
+            let load_max = form.scale_load_down(weight);
+            let (on_rq_runnable, runnable_max) = if old { (weight, load_max) } else { (1, 1024) };
+            let (mut avg, mut now) = (SchedAvg::default(), 0);
+            for (delta, state) in steps {
+                now += delta;
+                let before = avg;
+                let crossed = avg.update_se(&table, form, now, weight, state.min(1), on_rq_runnable, state == 2);
+                prop_assert!(avg.util_avg <= 1024 && avg.load_avg <= load_max && avg.runnable_avg <= runnable_max);
+                prop_assert!(avg.period_contrib < PERIOD_US && now - avg.last_update_time < 1024);
+                prop_assert!(avg.util_avg <= avg.load_avg * 1024 / load_max + 1024 / load_max + 1);
+                if !crossed {
+                    let averages = |avg: &SchedAvg| (avg.load_avg, avg.runnable_avg, avg.util_avg);
+                    prop_assert_eq!(averages(&avg), averages(&before));
+                }
+            }
+        }
+
+        /// The two forms differ in the runnable signal only.
+        #[test]
+        fn the_forms_share_load_and_utilization(
+            steps in prop::collection::vec((0_u64..40_000_000, 0_u64..3), 1..50),
+        ) {
+            let table = table();
+            let (mut modern, mut old, mut now) = (SchedAvg::default(), SchedAvg::default(), 0);
+            for (delta, state) in steps {
+                now += delta;
+                let on_rq = state.min(1);
+                modern.update_se(&table, PeltForm::Modern, now, NICE_0_LOAD, on_rq, on_rq, state == 2);
+                old.update_se(&table, PeltForm::Old, now, NICE_0_LOAD, on_rq, NICE_0_LOAD, state == 2);
+                prop_assert_eq!((modern.load_sum, modern.util_sum), (old.load_sum, old.util_sum));
+                prop_assert_eq!((modern.load_avg, modern.util_avg), (old.load_avg, old.util_avg));
+                prop_assert_eq!(old.runnable_sum, old.load_sum);
+                prop_assert_eq!(old.runnable_avg, old.load_avg);
+            }
+        }
+
+        /// No state and no arguments make an update panic: what does not fit wraps as in the kernel.
+        #[test]
+        fn updates_take_any_state(
+            state: [u64; 6], util_sum: u32, period_contrib in 0..PERIOD_US,
+            now: u64, weight: u64, on_rq: u64, runnable: u64, running: bool, old: bool,
+        ) {
+            let form = if old { PeltForm::Old } else { PeltForm::Modern };
+            let [last_update_time, load_sum, runnable_sum, load_avg, runnable_avg, util_avg] = state;
+            let start = SchedAvg {
+                last_update_time, load_sum, runnable_sum, util_sum, period_contrib, load_avg, runnable_avg, util_avg,
+            };
+            let (mut se, mut cfs) = (start, start);
+            se.update_se(&table(), form, now, weight, on_rq, runnable, running);
+            cfs.update_cfs_rq(&table(), form, now, weight, runnable, running);
+            post_init_entity_util_avg(&mut se, &cfs, runnable, weight, form);
+            attach_entity_load_avg(&mut cfs, &mut se, weight, &table(), form);
+            detach_entity_load_avg(&mut cfs, &se, weight, form);
+        }
+    }
+}

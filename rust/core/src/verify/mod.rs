@@ -6,6 +6,8 @@
 pub mod arithmetic;
 pub mod domains;
 
+use std::borrow::Cow;
+
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -139,13 +141,14 @@ fn stem(file_name: &str) -> &str {
 }
 
 /// The cases of a file as JSON texts, each with its place in the file.
-fn cases_of(file_name: &str, text: &str) -> Vec<(String, String)> {
+fn cases_of<'a>(file_name: &str, text: &'a str) -> Vec<(String, Cow<'a, str>)> {
     if file_name.trim_end_matches(".gz").ends_with(".json") {
-        return arithmetic::cases_of_document(text);
+        let cases = arithmetic::cases_of_document(text).into_iter();
+        return cases.map(|(place, case)| (place, Cow::Owned(case))).collect();
     }
     text.lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(idx, line)| (format!("line {}", idx + 1), line.to_owned()))
+        .map(|(idx, line)| (format!("line {}", idx + 1), Cow::Borrowed(line)))
         .collect()
 }

@@ -6,10 +6,12 @@
 //!
 //! A run is a pure function of (scenario, seed): the same bytes on any host and any number of threads.
 
+pub mod balance;
 pub mod cpumask;
 pub mod error;
 pub mod kernels;
 pub mod pelt;
 pub mod topology;
+pub mod verify;
 
 pub use error::{Result, SimError};

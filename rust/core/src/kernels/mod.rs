@@ -11,6 +11,7 @@
 
 pub mod env;
 pub mod patches;
+pub mod spec;
 pub mod v5_5;
 pub mod v5_6;
 pub mod v5_7;

@@ -4,6 +4,8 @@
 //! tasks of a queue. It is checked first, so that bad input is an error that names it. The short field names of the
 //! vectors are aliases of the long ones.
 
+pub mod columns;
+
 use std::collections::VecDeque;
 
 use serde::de::{Error as _, Unexpected};
@@ -28,6 +30,9 @@ pub const MAX_TASKS: u64 = 1 << 16;
 pub const MAX_IMBALANCE_PCT: u64 = 10_000;
 /// Largest number of CPUs that a case may have.
 pub const MAX_CPUS: usize = 4096;
+
+/// Largest number of groups that a case may have.
+pub const MAX_GROUPS: u64 = 1024;
 
 /// Parses a case from JSON.
 pub fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T> {
@@ -300,9 +305,7 @@ impl CaseMachine {
         check_range("sd.imbalance_pct", u64::from(sd.imbalance_pct), 100, MAX_IMBALANCE_PCT)?;
         let rqs = cpus.rq_stats()?;
         let nr_cpus = rqs.nr_running.len();
-        if groups.is_empty() {
-            return Err(SimError::invalid("groups", "[]", "must hold at least the local group"));
-        }
+        check_range("groups", groups.len() as u64, 1, MAX_GROUPS)?;
         let mut node_of = vec![0; nr_cpus];
         let mut span = CpuMask::new(nr_cpus);
         let mut built = Vec::with_capacity(groups.len());

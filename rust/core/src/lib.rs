@@ -6,6 +6,7 @@
 //!
 //! A run is a pure function of (scenario, seed): the same bytes on any host and any number of threads.
 
+pub mod balance;
 pub mod cpumask;
 pub mod error;
 pub mod kernels;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, SimError};
 use crate::kernels::Kernel;
+use crate::kernels::spec::PolicySpec;
 use crate::pelt::PeltTable;
 use crate::sim::Setup;
 use crate::sim::cost::CostModel;
@@ -43,7 +44,7 @@ pub struct KernelSpec {
     /// Scheduler features by upstream name.
     #[serde(default)]
     pub features: BTreeMap<String, bool>,
-    /// Slots filled as another generation fills them: slot to generation.
+    /// Slots filled as another generation or patch fills them.
     #[serde(default)]
     pub slots: BTreeMap<String, String>,
 }
@@ -78,14 +79,8 @@ impl KernelSpec {
 
     /// The table of slots: generation, then patches, then single slots.
     pub fn kernel(&self) -> Result<Kernel> {
-        let mut kernel = *Kernel::named(&self.name)?;
-        for patch in &self.patches {
-            kernel = kernel.with_patch(patch)?;
-        }
-        for (slot, generation) in &self.slots {
-            kernel = kernel.with_slot(slot, Kernel::named(generation)?)?;
-        }
-        Ok(kernel)
+        let (name, patches, slots) = (self.name.clone(), self.patches.clone(), self.slots.clone());
+        PolicySpec { name, patches, slots }.resolve()
     }
 
     /// The features with what was switched.

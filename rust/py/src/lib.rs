@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+mod balance;
 mod error;
 mod pelt;
 mod verify;
@@ -20,4 +21,10 @@ mod _core {
 
     #[pymodule_export]
     use crate::verify::verify_text;
+
+    #[pymodule_export]
+    use crate::balance::{
+        balance_calculate_imbalance, balance_classify, balance_codes, balance_decide, balance_wake_affine,
+        balance_wake_wide,
+    };
 }

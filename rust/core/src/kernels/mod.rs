@@ -4,12 +4,16 @@
 //! table of all slots; a later generation or a patch is a file that holds only what changed and takes the rest from
 //! the table it builds on. Slots call each other through the table ([`env::LbEnv::kernel`]), never by name, so that
 //! replacing one is seen by all its callers.
-#![allow(clippy::needless_update, reason = "a table names its base even where nothing is left to take from it")]
+#![allow(
+    clippy::needless_update,
+    reason = "a table names its base even where nothing is left to take from it"
+)]
 
 pub mod cfs;
 pub mod env;
 pub mod patches;
 pub mod sis;
+pub mod spec;
 pub mod v5_5;
 pub mod v5_6;
 pub mod v5_7;

@@ -669,15 +669,22 @@ fn update_pick_idlest(
 
 /// kernel/sched/fair.c, v5.5, update_sg_wakeup_stats().
 ///
-/// The group's weight is left at 0, so that "fewer tasks than CPUs" never holds, and the average load is computed
-/// for groups with capacity to spare, where nobody reads it: v5.6 repairs both.
+/// The group's weight is left at 0, so that "fewer tasks than CPUs" never holds: v5.6 repairs it.
 fn update_sg_wakeup_stats(env: &IdlestEnv<'_>, index: usize) -> SgLbStats {
     let mut sgs = sum_without_task(env, index);
-    classify_wakeup_sums(env, index, &mut sgs);
-    if sgs.group_type < GroupType::FullyBusy {
-        sgs.avg_load = avg_load(&sgs);
-    }
+    finish_wakeup_stats(env, index, &mut sgs);
     sgs
+}
+
+/// The end of update_sg_wakeup_stats(), from the sums on.
+///
+/// The average load is computed for groups with capacity to spare, where nobody reads it, and left at 0 for busy
+/// ones, so that they all tie: v5.7 repairs it.
+pub(super) fn finish_wakeup_stats(env: &IdlestEnv<'_>, index: usize, sgs: &mut SgLbStats) {
+    classify_wakeup_sums(env, index, sgs);
+    if sgs.group_type < GroupType::FullyBusy {
+        sgs.avg_load = avg_load(sgs);
+    }
 }
 
 /// The loop of update_sg_wakeup_stats(): sums over all CPUs of the group, less what the task itself contributes.
@@ -709,7 +716,7 @@ pub(super) fn sum_without_task(env: &IdlestEnv<'_>, index: usize) -> SgLbStats {
     sgs
 }
 
-/// The end of update_sg_wakeup_stats(): capacity and class.
+/// Capacity and class of a group, for the slow wake-up path.
 pub(super) fn classify_wakeup_sums(env: &IdlestEnv<'_>, index: usize, sgs: &mut SgLbStats) {
     let (group, kernel) = (env.group(index), env.view.kernel);
     sgs.group_capacity = group.capacity;

@@ -4,9 +4,10 @@
 //!   several tasks are relieved first.
 //! * `adjust_numa_imbalance`: a pair of tasks may stay together on a node, because communicating tasks otherwise lose
 //!   their shared cache to the balancer.
-//! * `update_sg_wakeup_stats`: the group's weight and the average load of busy groups are computed, which v5.5 forgot.
+//! * `update_sg_wakeup_stats`: the weight of the group, which v5.5 forgot, so that groups with fewer tasks than CPUs have
+//!   capacity.
 
-use super::env::{GroupType, IdlestEnv, LbEnv, SdLbStats, SgLbStats};
+use super::env::{IdlestEnv, LbEnv, SdLbStats, SgLbStats};
 use super::{Balance, Kernel, Wakeup, v5_5};
 use crate::slot;
 
@@ -14,7 +15,7 @@ use crate::slot;
 pub const KERNEL: Kernel = Kernel {
     name: "v5.6",
     source: "kernel/sched/fair.c of Linux 5.6.4",
-    summary: "v5.5 with repairs: ties by number of tasks, a small NUMA imbalance, statistics of the slow wake-up path.",
+    summary: "v5.5 with repairs: ties between groups go by number of tasks, a small NUMA imbalance is tolerated.",
     balance: Balance {
         update_sd_pick_busiest: slot!(update_sd_pick_busiest),
         adjust_numa_imbalance: slot!(adjust_numa_imbalance),
@@ -40,18 +41,10 @@ fn adjust_numa_imbalance(imbalance: i64, _dst_running: u32, src_running: u32, _i
     if src_running <= NUMA_IMBALANCE_MIN { 0 } else { imbalance }
 }
 
-/// kernel/sched/fair.c, v5.6, update_sg_wakeup_stats().
+/// kernel/sched/fair.c, v5.6.4, update_sg_wakeup_stats().
 fn update_sg_wakeup_stats(env: &IdlestEnv<'_>, index: usize) -> SgLbStats {
     let mut sgs = v5_5::sum_without_task(env, index);
-    finish_wakeup_stats(env, index, &mut sgs);
-    sgs
-}
-
-/// The end of update_sg_wakeup_stats(), from the sums on.
-pub(super) fn finish_wakeup_stats(env: &IdlestEnv<'_>, index: usize, sgs: &mut SgLbStats) {
     sgs.group_weight = env.group(index).weight;
-    v5_5::classify_wakeup_sums(env, index, sgs);
-    if matches!(sgs.group_type, GroupType::FullyBusy | GroupType::Overloaded) {
-        sgs.avg_load = v5_5::avg_load(sgs);
-    }
+    v5_5::finish_wakeup_stats(env, index, &mut sgs);
+    sgs
 }

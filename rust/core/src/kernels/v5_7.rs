@@ -1,15 +1,15 @@
 //! v5.7: the runnable_avg series and repairs that followed it.
 //!
 //! * The classification by [`runnable_avg`](super::patches::runnable_avg).
-//! * `adjust_numa_imbalance`: the rule of v5.6 as a function of its own, shared with NUMA balancing.
 //! * `calculate_imbalance`: a fully busy local group that is above the busiest one pulls nothing (5.7.y), where the
 //!   unsigned difference used to wrap round.
 //! * `find_busiest_queue`: utilization is pulled only from CPUs with more than one task.
 //! * `select_idle_sibling`: a machine of asymmetric capacity looks for an idle CPU that fits the task.
+//! * `update_sg_wakeup_stats`: the average load of busy groups, which earlier kernels left at 0.
 //! * `detach_tasks`: a task counts with a load of at least 1 (5.7.y); tasks of a group without a share otherwise all
 //!   move at once.
 
-use super::env::{GroupType, LbEnv, MigrationType, SdLbStats, SrcQueue};
+use super::env::{GroupType, IdlestEnv, LbEnv, MigrationType, SdLbStats, SgLbStats, SrcQueue};
 use super::patches::runnable_avg;
 use super::sis::select_idle_sibling_asym;
 use super::{Balance, Kernel, Wakeup, v5_5};
@@ -26,7 +26,11 @@ pub const KERNEL: Kernel = Kernel {
         detach_tasks: slot!(detach_tasks),
         ..runnable_avg::KERNEL.balance
     },
-    wakeup: Wakeup { select_idle_sibling: slot!(select_idle_sibling_asym), ..runnable_avg::KERNEL.wakeup },
+    wakeup: Wakeup {
+        update_sg_wakeup_stats: slot!(update_sg_wakeup_stats),
+        select_idle_sibling: slot!(select_idle_sibling_asym),
+        ..runnable_avg::KERNEL.wakeup
+    },
     ..runnable_avg::KERNEL
 };
 
@@ -50,4 +54,15 @@ fn find_busiest_queue(env: &LbEnv<'_>, index: usize) -> Option<usize> {
 /// kernel/sched/fair.c, v5.7.14, detach_tasks().
 fn detach_tasks(env: &mut LbEnv<'_>, queue: &mut dyn SrcQueue) -> u32 {
     v5_5::detach_with_least_load(env, queue, 1)
+}
+
+/// kernel/sched/fair.c, v5.7, update_sg_wakeup_stats().
+fn update_sg_wakeup_stats(env: &IdlestEnv<'_>, index: usize) -> SgLbStats {
+    let mut sgs = runnable_avg::sum_without_task(env, index);
+    sgs.group_weight = env.group(index).weight;
+    v5_5::classify_wakeup_sums(env, index, &mut sgs);
+    if matches!(sgs.group_type, GroupType::FullyBusy | GroupType::Overloaded) {
+        sgs.avg_load = v5_5::avg_load(&sgs);
+    }
+    sgs
 }

@@ -224,7 +224,6 @@ impl Sim<'_> {
             env.src_cpu = source;
             all_pinned = false;
             if self.rqs[source].cfs.nr_running > 1 {
-                all_pinned = true;
                 env.scan = TaskScan {
                     loop_max: self.tunables.nr_migrate.min(self.rqs[source].cfs.nr_running),
                     ..TaskScan::default()

@@ -65,11 +65,18 @@ fn is_short_of_time(imbalance_pct: u32, sgs: &SgLbStats) -> bool {
     sgs.group_capacity * u64::from(imbalance_pct) < sgs.group_runnable * 100
 }
 
-/// kernel/sched/fair.c, v5.7, update_sg_wakeup_stats().
+/// kernel/sched/fair.c, v5.7, update_sg_wakeup_stats(), on what v5.6 makes of the sums.
 fn update_sg_wakeup_stats(env: &IdlestEnv<'_>, index: usize) -> SgLbStats {
+    let mut sgs = sum_without_task(env, index);
+    sgs.group_weight = env.group(index).weight;
+    v5_5::finish_wakeup_stats(env, index, &mut sgs);
+    sgs
+}
+
+/// The loop of update_sg_wakeup_stats(), with the sum of runnable_avg.
+pub(in super::super) fn sum_without_task(env: &IdlestEnv<'_>, index: usize) -> SgLbStats {
     let mut sgs = v5_5::sum_without_task(env, index);
     sgs.group_runnable = runnable_without_task(env, index);
-    v5_6::finish_wakeup_stats(env, index, &mut sgs);
     sgs
 }
 

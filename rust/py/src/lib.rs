@@ -2,9 +2,15 @@
 
 use pyo3::prelude::*;
 
+mod error;
+mod topology;
+
 /// The private extension module; the public names live in the Python package.
 #[pymodule]
 mod _core {
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_export]
+    use crate::topology::{domains_json, validate_machine};
 }

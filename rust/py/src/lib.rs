@@ -4,7 +4,10 @@ use pyo3::prelude::*;
 
 mod balance;
 mod error;
+mod kernel;
 mod pelt;
+mod simulate;
+mod topology;
 mod verify;
 
 /// The private extension module; the public names live in the Python package.
@@ -14,17 +17,26 @@ mod _core {
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 
     #[pymodule_export]
+    use crate::balance::{
+        balance_calculate_imbalance, balance_classify, balance_codes, balance_decide, balance_wake_affine,
+        balance_wake_wide,
+    };
+
+    #[pymodule_export]
+    use crate::kernel::{feature_table, kernel_slots, kernels};
+
+    #[pymodule_export]
     use crate::pelt::{
         PeltState, calc_delta_fair, nice_weight, pelt_decay_load, pelt_tables, pelt_trace_cfs_rqs,
         pelt_trace_entities,
     };
 
     #[pymodule_export]
-    use crate::verify::verify_text;
+    use crate::simulate::{cost_table, default_costs, metric_table, simulate, validate_scenario};
 
     #[pymodule_export]
-    use crate::balance::{
-        balance_calculate_imbalance, balance_classify, balance_codes, balance_decide, balance_wake_affine,
-        balance_wake_wide,
-    };
+    use crate::topology::{domains_json, validate_machine};
+
+    #[pymodule_export]
+    use crate::verify::verify_text;
 }

@@ -13,9 +13,6 @@ use super::{MachineSpec, RemovalReason, RemovedLevel, SchedDomain, SchedDomains,
 use crate::cpumask::CpuMask;
 use crate::error::Result;
 
-/// Distance above which a NUMA level loses fork, exec and affine placement (`RECLAIM_DISTANCE`).
-const RECLAIM_DISTANCE: u32 = 30;
-
 /// Builds the domains of all CPUs of `machine` under `rules`.
 ///
 /// kernel/sched/topology.c, build_sched_domains(). Errors: what [`MachineSpec::validate`] refuses.
@@ -90,7 +87,7 @@ fn build_hierarchy(
     let mut hierarchy: Vec<Candidate> = Vec::new();
     for (index, level) in levels.iter().enumerate() {
         let own = spans.intersection(level.mask[cpu], map);
-        let mut flags = sd_init_flags(level);
+        let mut flags = sd_init_flags(level, reclaim_distance(machine));
         if machine.relax_domain_level.is_some_and(|relax| {
             let first = if rules.relax_level_inclusive { relax } else { relax.saturating_add(1) };
             index as u32 >= first
@@ -120,7 +117,7 @@ fn build_hierarchy(
 }
 
 /// kernel/sched/topology.c, sd_init(): the flags that a level gives to its domains.
-fn sd_init_flags(level: &Level) -> SdFlags {
+fn sd_init_flags(level: &Level, reclaim_distance: u32) -> SdFlags {
     let flags = SdFlags::BALANCE_NEWIDLE
         .with(SdFlags::BALANCE_EXEC)
         .with(SdFlags::BALANCE_FORK)
@@ -131,11 +128,17 @@ fn sd_init_flags(level: &Level) -> SdFlags {
         return flags;
     }
     let flags = flags.without(SdFlags::PREFER_SIBLING).with(SdFlags::SERIALIZE);
-    if level.distance > RECLAIM_DISTANCE {
+    if level.distance > reclaim_distance {
         flags.without(SdFlags::BALANCE_EXEC).without(SdFlags::BALANCE_FORK).without(SdFlags::WAKE_AFFINE)
     } else {
         flags
     }
+}
+
+/// Distance above which a NUMA level loses fork, exec and affine placement: `RECLAIM_DISTANCE`, which powerpc sets
+/// itself (arch/powerpc/include/asm/topology.h).
+fn reclaim_distance(machine: &MachineSpec) -> u32 {
+    if machine.arch == "powerpc" { 10 } else { 30 }
 }
 
 /// Finds the domains that hold CPUs of different capacities.

@@ -3,6 +3,7 @@
 //! `spec` describes a machine; `domains` builds the domain tree of one kernel generation from it.
 //! Everything here is fixed before a run starts: what changes while a run goes on lives in `sim`.
 
+pub mod describe;
 pub mod domains;
 mod levels;
 pub mod rules;

@@ -25,7 +25,8 @@ def text_table(header: Sequence[str], rows: Rows, left: int = 1) -> str:
 def markdown_table(header: Sequence[str], rows: Rows, left: int = 1) -> str:
     """The table in the pipe syntax of GitHub's Markdown."""
     marks = ["---" if i < left else "---:" for i in range(len(header))]
-    lines = [header, marks, *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in [header, *rows]]
+    lines = [escaped[0], marks, *escaped[1:]]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 

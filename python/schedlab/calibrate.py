@@ -28,6 +28,9 @@ from schedlab.simulate import Progress, seed_array, simulate
 DEFAULT_ROWS = {"arm64-dual-quad": ("hackbench-arm64-dual-quad", "8")}
 """The row that each machine is fitted on: of the rows with the least printed spread, one in the middle."""
 
+NO_SPEED = frozenset({"tick_skew_ns"})
+"""Times that say nothing of how fast a machine is: how far apart the CPUs' ticks are."""
+
 UNIT_SCALE = 1000
 """The factor is a whole number of thousandths: 1000 leaves the costs as they are."""
 
@@ -53,6 +56,7 @@ class Calibration:
         row: its row.
         kernel: the base kernel that was simulated.
         free: names of the costs that were scaled.
+        start: their values at factor 1.
         scale_permille: the factor found, in thousandths.
         target_s: the printed base time.
         simulated_s: mean simulated time with the fitted costs.
@@ -66,6 +70,7 @@ class Calibration:
     row: str
     kernel: str
     free: tuple[str, ...]
+    start: dict[str, int | float]
     scale_permille: int
     target_s: float
     simulated_s: float
@@ -121,7 +126,7 @@ def calibrate(
         table: published table; None for the machine's own.
         row: its row; None for the machine's own.
         free: costs to scale, all by one factor; None for every cost that is a time. The factor starts from
-            the model's defaults, not from an earlier fit, so that fitting twice gives the same.
+            the values before any earlier fit, so that fitting twice gives the same.
         seeds: seeds of each simulation.
         threads: threads of the core.
         progress: as `simulate` takes it.
@@ -134,17 +139,18 @@ def calibrate(
     computer = Machine.named(machine)
     published, target = _target(machine, table, row)
     where = tables.named(published)
-    defaults: dict[str, int | float] = json.loads(_core.default_costs())
-    timed = [name for name, unit, _ in _core.cost_table() if unit == "ns"]
+    unfitted = unfitted_costs(computer)
+    known: dict[str, int | float] = {**json.loads(_core.default_costs()), **unfitted}
+    timed = [name for name, unit, _ in _core.cost_table() if unit == "ns" and name not in NO_SPEED]
     free = tuple(timed if free is None else free)
     for name in free:
-        choice("free", name, defaults)
+        choice("free", name, known)
     if not free:
         raise bad_argument("free", free, "must name at least one cost")
-    kept = {name: value for name, value in computer.costs.items() if name not in timed and name not in free}
+    start = {name: known[name] for name in free}
 
     def costs_at(scale: int) -> dict[str, int | float]:
-        return {**kept, **scaled({name: defaults[name] for name in free}, scale)}
+        return {**unfitted, **scaled(start, scale)}
 
     def time_at(scale: int) -> float:
         runs = simulate(
@@ -160,6 +166,7 @@ def calibrate(
         row=target.label,
         kernel=where.base,
         free=free,
+        start=start,
         scale_permille=scale,
         target_s=target.base,
         simulated_s=dict(evaluations)[scale],
@@ -167,6 +174,19 @@ def calibrate(
         seeds=tuple(seeds),
         evaluations=tuple(evaluations),
     )
+
+
+def unfitted_costs(machine: Machine) -> dict[str, int | float]:
+    """The costs that the machine sets, as they were before its earlier fit, if there was one."""
+    record = tables.calibration(machine.name)
+    costs = dict(machine.costs)
+    if record is not None:
+        defaults = json.loads(_core.default_costs())
+        for name, value in record["start"].items():
+            costs.pop(name, None)
+            if value != defaults.get(name):
+                costs[name] = value
+    return costs
 
 
 def scaled(costs: Mapping[str, int | float], scale: int) -> dict[str, int | float]:

@@ -15,7 +15,6 @@ from schedlab._arguments import bad_argument, integer
 from schedlab._render import html_table, text_table
 
 
-
 @dataclasses.dataclass(frozen=True, repr=False)
 class Kernel:
     """A kernel's scheduling policy, made of named decisions ("slots") that a patch or a caller can exchange.
@@ -23,7 +22,7 @@ class Kernel:
     Attributes:
         name: the generation, such as `v5.6`; `kernels()` lists them.
         patches: patches put on it, in order.
-        tunables: numbers that differ from the generation's own, such as `hz` or `pelt_half_life_ms`.
+        tunables: settings other than the default ones, such as `hz` or `pelt_half_life_ms`.
         features: scheduler features (SCHED_FEAT) switched on or off.
         slots: single decisions taken from another generation or patch.
 
@@ -47,7 +46,10 @@ class Kernel:
         for patch in patches:
             if not isinstance(patch, str):
                 raise bad_argument("patches", patch, "must be names of patches")
-        tunables = {name: integer(name, value) for name, value in self.tunables.items()}
+        tunables = {
+            name: value if isinstance(value, bool) else integer(name, value)
+            for name, value in self.tunables.items()
+        }
         for name, value in self.features.items():
             if not isinstance(value, bool):
                 raise bad_argument(name, value, "must be True or False")

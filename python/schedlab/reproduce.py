@@ -388,10 +388,12 @@ def _classification(laboratory: Laboratory, table: Table) -> tuple[list[Reproduc
         assert row.base is not None
         cells = [cells[row.label] for cells in counts]
         totals = [cells["total all"] for cells in counts]
+        of_base, of_patched = (_ratio(c.sum(), t.sum()) for c, t in zip(cells, totals, strict=True))
         shares = (
             100.0 * row.base / total.base,
             100.0 * row.patched / total.patched,
-            *(100.0 * _ratio(cell.sum(), whole.sum()) for cell, whole in zip(cells, totals, strict=True)),
+            100.0 * float(of_base),
+            100.0 * float(of_patched),
         )
         if row is total:
             change = -float(gain_pct(np.asarray(row.base), np.asarray(row.patched)))
@@ -459,8 +461,9 @@ def _share_change(cells: list[Floats], totals: list[Floats]) -> Gain:
 
 def _ratio(part: Any, whole: Any) -> Floats:
     """part / whole, 0 where the whole is 0."""
-    part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
-    return np.divide(part, whole, out=np.zeros_like(part), where=whole != 0.0)
+    parts, wholes = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
+    result: Floats = np.divide(parts, wholes, out=np.zeros_like(parts), where=wholes != 0.0)
+    return result
 
 
 def _moved(label: str, base: Runs, patched: Runs, shares: bool = True) -> Explanation:

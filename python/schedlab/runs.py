@@ -193,7 +193,7 @@ def read_parquet(path: str | os.PathLike[str]) -> pd.DataFrame:
     facts = (table.schema.metadata or {}).get(PARQUET_KEY)
     if facts is None:
         raise bad_argument("path", os.fspath(path), "must be a file that Runs.to_parquet wrote")
-    frame = table.to_pandas()
+    frame: pd.DataFrame = table.to_pandas()
     frame.attrs = json.loads(facts)
     return frame
 

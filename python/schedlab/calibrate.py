@@ -22,7 +22,6 @@ from schedlab._files import write_text
 from schedlab._render import text_table
 from schedlab.kernel import Kernel
 from schedlab.machine import Machine
-from schedlab.scenario import with_costs
 from schedlab.simulate import Progress, seed_array, simulate
 
 DEFAULT_ROWS = {"arm64-dual-quad": ("hackbench-arm64-dual-quad", "8")}
@@ -154,7 +153,7 @@ def calibrate(
 
     def time_at(scale: int) -> float:
         runs = simulate(
-            with_costs(computer, costs_at(scale)), Kernel(where.base), target.work(), seeds, threads, progress
+            computer.with_costs(costs_at(scale)), Kernel(where.base), target.work(), seeds, threads, progress
         )
         return float(runs.metrics["time_s"].mean())
 

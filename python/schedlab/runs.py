@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
@@ -24,6 +24,9 @@ NR_RUNNING = ("0", "1", "2", "3", "4+")
 
 MAIL_STATES = ("has_spare", "fully_busy", "overloaded")
 """The group states that a classification always shows, whether any group was in them or not."""
+
+DEFAULT_HZ = 250
+"""Ticks a second of a kernel whose `hz` is not set."""
 
 PARQUET_KEY = b"schedlab"
 """Key of the provenance in a Parquet file's metadata."""
@@ -141,8 +144,7 @@ class Runs:
         Raises:
             ValueError: the seed is not among these runs.
         """
-        position = self._position(seed)
-        return _schedstat_text(self, position)
+        return _schedstat_text(self, self._position(seed))
 
     def _position(self, seed: int) -> int:
         number = integer("seed", seed, minimum=0)
@@ -227,25 +229,18 @@ def _dataset(
 
 def _schedstat_text(runs: Runs, position: int) -> str:
     scenario, stat = runs.scenario, runs._schedstat
-    spans = _domain_spans(scenario)
     nr_cpus = len(scenario.machine.spec["core"])
-    ticks = int(float(runs.metrics["time_s"][position]) * scenario.kernel.tunables.get("hz", 250))
+    ticks = int(float(runs.metrics["time_s"][position]) * scenario.kernel.tunables.get("hz", DEFAULT_HZ))
     lines = ["version 15", f"timestamp {ticks}"]
-    for cpu, domains in enumerate(spans):
+    for cpu, domains in enumerate(scenario.machine.domains(scenario.kernel)):
         lines.append(" ".join([f"cpu{cpu}", *map(str, stat["schedstat_cpu"][position, cpu])]))
-        for number, (level, span) in enumerate(domains):
-            fields = stat["schedstat_domain"][position, cpu, runs.levels.index(level)]
-            lines.append(" ".join([f"domain{number}", bitmap(span, nr_cpus), *map(str, fields)]))
+        for number, domain in enumerate(domains):
+            fields = stat["schedstat_domain"][position, cpu, runs.levels.index(domain.name)]
+            lines.append(" ".join([f"domain{number}", bitmap(domain.span, nr_cpus), *map(str, fields)]))
     return "\n".join(lines) + "\n"
 
 
-def _domain_spans(scenario: Scenario) -> list[list[tuple[str, list[int]]]]:
-    """For each CPU, the (level, span) of its domains from the lowest up."""
-    text = _core.domains_json(json.dumps(scenario.machine.spec), scenario.kernel.name)
-    raise NotImplementedError(text)
-
-
-def bitmap(cpus: list[int], nr_cpus: int) -> str:
+def bitmap(cpus: Iterable[int], nr_cpus: int) -> str:
     """A set of CPUs as the kernel prints it with `%*pb`: hexadecimal words of 32 bits, the highest first.
 
     lib/vsprintf.c, v5.6, bitmap_string().

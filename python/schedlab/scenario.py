@@ -99,12 +99,7 @@ class Scenario:
 def _machine(machine: object, costs: dict[str, Any]) -> Machine:
     if isinstance(machine, str):
         named = Machine.named(machine)
-        return with_costs(named, {**named.costs, **costs})
+        return named.with_costs({**named.costs, **costs})
     if not isinstance(machine, dict):
         raise bad_argument("machine", machine, "must be a name or the fields of a machine")
     return Machine.from_json(json.dumps({"spec": machine, "costs": costs}))
-
-
-def with_costs(machine: Machine, costs: dict[str, Any]) -> Machine:
-    """The machine with other numbers in its cost model."""
-    return Machine.from_json(json.dumps({"spec": dict(machine.spec), "costs": costs}))

@@ -32,7 +32,7 @@ class Family:
 
     Attributes:
         name: the family, such as `fbg-v5.7`.
-        modelled: whether this version models it; if not, its cases are not replayed.
+        modelled: whether this version models it; if not, or if no family has that name, nothing is replayed.
         cases: cases replayed.
         failed: cases in which ours differs from the real kernel.
         first_failures: what differed in the first of them: id, expected, got.
@@ -51,12 +51,11 @@ class Verification:
     Attributes:
         folder: where the vectors came from.
         families: one entry a family, by name.
-        unrecognised: files whose names belong to no family.
     """
 
-    def __init__(self, folder: str, families: list[Family], unrecognised: list[str]) -> None:
+    def __init__(self, folder: str, families: list[Family]) -> None:
         """Keeps the parts; `verify` makes them."""
-        self.folder, self.families, self.unrecognised = folder, families, unrecognised
+        self.folder, self.families = folder, families
 
     @property
     def failed(self) -> int:
@@ -86,7 +85,6 @@ class Verification:
                 if family.modelled
             },
             "not_modelled": [family.name for family in self.families if not family.modelled],
-            "unrecognised": self.unrecognised,
             "version": _core.VERSION,
         }
 
@@ -108,8 +106,6 @@ class Verification:
         lines = [f"vectors of {self.folder}", text_table(*self._cells())]
         for family in self.families:
             lines += [f"{family.name}: {failure}" for failure in family.first_failures]
-        if self.unrecognised:
-            lines.append(f"not recognised: {', '.join(self.unrecognised)}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -140,15 +136,11 @@ def _verify_folder(folder: Path, name: str, workers: int) -> Verification:
     with ThreadPoolExecutor(workers) as pool:
         replays = list(pool.map(_replay, files))
     families: dict[str, Family] = {}
-    unrecognised = []
-    for file, replay in zip(files, replays, strict=True):
-        if replay is None:
-            unrecognised.append(str(file.relative_to(folder)))
-        else:
-            families[replay.name] = _sum(families.get(replay.name), replay)
+    for replay in replays:
+        families[replay.name] = _sum(families.get(replay.name), replay)
     if not any(family.modelled and family.cases for family in families.values()):
         raise bad_argument("vectors", name, "must hold vectors of a family that is modelled")
-    return Verification(name, [families[family] for family in sorted(families)], unrecognised)
+    return Verification(name, [families[family] for family in sorted(families)])
 
 
 def vector_files(folder: Path) -> Iterator[Path]:
@@ -158,8 +150,8 @@ def vector_files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _replay(path: Path) -> Family | None:
-    """One file's cases; None if its name belongs to no family. An unreadable file is a failed case."""
+def _replay(path: Path) -> Family:
+    """One file's cases; a file that cannot be read is a failed case."""
     name = path.name.removesuffix(".gz")
     read: Callable[[bytes], bytes] = gzip.decompress if path.name.endswith(".gz") else bytes
     try:
@@ -167,10 +159,7 @@ def _replay(path: Path) -> Family | None:
     except (OSError, EOFError, zlib.error) as error:
         failure = f"{path.name}: cannot be read: {error}"
         return Family(name.split(".json")[0], True, 1, 1, (failure,))
-    try:
-        replayed = _core.verify_text(name, data)
-    except ValueError:
-        return None
+    replayed = _core.verify_text(name, data)
     return Family(
         str(replayed["family"]),
         bool(replayed["modelled"]),

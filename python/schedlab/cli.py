@@ -163,8 +163,14 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _machines(options: argparse.Namespace) -> int:
+    rows = []
     for name in machines():
-        print(name)
+        machine = Machine.named(name)
+        fit = tables.calibration(name)
+        costs = "defaults" if fit is None else f"fitted on {fit['table']}, row {fit['row']}"
+        rows.append([name, machine.arch, str(machine.nr_cpus), str(machine.nr_nodes), costs, machine.source])
+    header = ["name", "arch", "CPUs", "nodes", "costs", "source"]
+    print(text_table(header, rows, left=len(header)))
     return 0
 
 

@@ -1,5 +1,36 @@
-"""A laboratory for the Linux fair scheduler: machines, kernels, loads, and thousands of seeds."""
+"""A laboratory for the Linux fair scheduler: machines, kernels, loads, and thousands of seeds.
 
-from schedlab import pelt
+The nouns are `Machine`, `Kernel`, a workload such as `Hackbench`, and `Runs`; the verbs `simulate`, `compare`
+and `reproduce`. The parts `topology`, `pelt` and `balance` work alone.
+"""
 
-__all__ = ["pelt"]
+from schedlab import pelt, topology
+from schedlab._core import VERSION as __version__
+from schedlab.compare import Comparison, compare
+from schedlab.kernel import Kernel, KernelDiff, kernels
+from schedlab.machine import Machine, machines
+from schedlab.reproduce import Reproduction, reproduce
+from schedlab.runs import Runs, read_parquet
+from schedlab.scenario import Scenario
+from schedlab.simulate import simulate
+from schedlab.workload import Hackbench
+
+__all__ = [
+    "Comparison",
+    "Hackbench",
+    "Kernel",
+    "KernelDiff",
+    "Machine",
+    "Reproduction",
+    "Runs",
+    "Scenario",
+    "__version__",
+    "compare",
+    "kernels",
+    "machines",
+    "pelt",
+    "read_parquet",
+    "reproduce",
+    "simulate",
+    "topology",
+]

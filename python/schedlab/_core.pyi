@@ -1,18 +1,31 @@
-# The private extension module; its public faces are the modules of this package.
+"""The extension module: conversions between Python and the core, no arithmetic."""
+
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import disjoint_base
 
 __all__ = [
     "VERSION",
     "PeltState",
     "calc_delta_fair",
+    "cost_table",
+    "default_costs",
+    "domains_json",
+    "feature_table",
+    "kernel_slots",
+    "kernels",
+    "metric_table",
     "nice_weight",
     "pelt_decay_load",
     "pelt_tables",
     "pelt_trace_cfs_rqs",
     "pelt_trace_entities",
+    "simulate",
+    "validate_machine",
+    "validate_scenario",
     "verify_text",
 ]
 
@@ -20,7 +33,25 @@ VERSION: str
 
 _Signals = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
 
+def simulate(
+    scenario: str,
+    seeds: npt.NDArray[np.uint64],
+    threads: int,
+    progress: Callable[[int], None] | None,
+) -> dict[str, Any]: ...
+def validate_scenario(scenario: str) -> None: ...
+def metric_table() -> list[tuple[str, str, str]]: ...
+def feature_table() -> list[tuple[str, bool, str]]: ...
+def kernels() -> list[dict[str, Any]]: ...
+def kernel_slots(kernel_json: str) -> dict[str, str]: ...
+def default_costs() -> str: ...
+def cost_table() -> list[tuple[str, str, str]]: ...
+def verify_text(file_name: str, data: bytes) -> dict[str, Any]: ...
+def domains_json(machine_json: str, kernel: str) -> str: ...
+def validate_machine(machine_json: str) -> None: ...
+
 @final
+@disjoint_base
 class PeltState:
     def __new__(cls, half_life_ms: int, form: str, now_ns: int) -> PeltState: ...
     state: tuple[int, ...]
@@ -61,4 +92,3 @@ def calc_delta_fair(
     deltas_ns: npt.NDArray[np.uint64], weights: npt.NDArray[np.uint64], inv_weights: npt.NDArray[np.uint32]
 ) -> npt.NDArray[np.uint64]: ...
 def nice_weight(nice: int) -> tuple[int, int]: ...
-def verify_text(file_name: str, data: bytes) -> dict[str, Any]: ...

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use schedlab_core::kernels::{REGISTRY, patches};
 use schedlab_core::scenario::KernelSpec;
 use schedlab_core::sim::tunables::Features;
@@ -22,13 +23,17 @@ pub fn kernels() -> Vec<BTreeMap<&'static str, &'static str>> {
     generations.chain(patches).collect()
 }
 
-/// Which function fills each slot of a kernel given as JSON, in the order of the tables.
+/// Which function fills each slot of a kernel given as JSON: slot to `module::function`, in the order of the tables.
 #[pyfunction]
-pub fn kernel_slots(kernel_json: &str) -> PyResult<Vec<(&'static str, String)>> {
+pub fn kernel_slots<'py>(py: Python<'py>, kernel_json: &str) -> PyResult<Bound<'py, PyDict>> {
     let spec = KernelSpec::from_json(kernel_json).map_err(to_py)?;
     spec.validate().map_err(to_py)?;
     let kernel = spec.kernel().map_err(to_py)?;
-    Ok(kernel.slots().into_iter().map(|(slot, origin)| (slot, origin.to_string())).collect())
+    let slots = PyDict::new(py);
+    for (slot, origin) in kernel.slots() {
+        slots.set_item(slot, origin.to_string())?;
+    }
+    Ok(slots)
 }
 
 /// Scheduler features: name, default, description.

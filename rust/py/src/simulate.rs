@@ -7,6 +7,7 @@ use ndarray::{Array3, Array4};
 use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use schedlab_core::SimError;
 use schedlab_core::record::{
     CPU_FIELDS, DOMAIN_FIELDS, METRIC_TABLE, NR_BUCKETS, NR_GROUP_TYPES, Record, level_names,
 };
@@ -38,7 +39,7 @@ pub fn simulate<'py>(
     let state = Progress::default();
     let records = std::thread::scope(|scope| {
         let runs = scope.spawn(|| run_seeds(&scenario, &seeds, threads, &state));
-        let mut report = || {
+        let report = || {
             py.check_signals()?;
             match &progress {
                 Some(progress) => progress.call1((state.done.load(Ordering::Relaxed),)).map(drop),
@@ -57,7 +58,7 @@ pub fn simulate<'py>(
         match (interrupted, records) {
             (Some(error), _) => Err(error),
             (None, Ok(records)) => records.map_err(to_py),
-            (None, Err(panic)) => std::panic::resume_unwind(panic),
+            (None, Err(_)) => Err(to_py(SimError::Invariant("a run panicked; its message went to stderr".to_owned()))),
         }
     })?;
     let setup = scenario.setup().map_err(to_py)?;

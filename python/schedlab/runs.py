@@ -1,0 +1,253 @@
+"""Runs: what the simulated runs of one scenario gave, one seed a run, as xarray, pandas and text."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from html import escape
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+
+from schedlab import _core, provenance
+from schedlab._arguments import bad_argument, choice, integer
+from schedlab._files import written_beside
+from schedlab._render import html_table, text_table
+from schedlab.scenario import Scenario
+
+NR_RUNNING = ("0", "1", "2", "3", "4+")
+"""The columns of a classification: how many tasks ran in the group, four and more together."""
+
+MAIL_STATES = ("has_spare", "fully_busy", "overloaded")
+"""The group states that a classification always shows, whether any group was in them or not."""
+
+DEFAULT_HZ = 250
+"""Ticks a second of a kernel whose `hz` is not set."""
+
+PARQUET_KEY = b"schedlab"
+"""Key of the provenance in a Parquet file's metadata."""
+
+
+class Runs:
+    """The runs of one scenario.
+
+    Attributes:
+        scenario: what ran.
+        seeds: the seeds, in the order given.
+        metrics: `xarray.Dataset` over `seed`; each variable has `units` and `long_name`, times are in
+            seconds. Its attributes carry the provenance as JSON, so that files made from it do too.
+        provenance: dictionary with everything needed to repeat the runs bit for bit.
+        levels: names of the domain levels, lowest first.
+        wall_s: how long the simulation took here, seconds.
+    """
+
+    def __init__(
+        self, scenario: Scenario, seeds: list[int], result: Mapping[str, Any], wall_s: float = 0.0
+    ) -> None:
+        """Wraps what the core returned; arrays are kept, not copied."""
+        self.scenario = scenario
+        self.seeds = seeds
+        self.wall_s = wall_s
+        self.provenance = provenance.describe(scenario, seeds)
+        self.levels: list[str] = list(result["levels"])
+        self.metrics = _dataset(result["metrics"], scenario, seeds, self.provenance)
+        self._group_types: list[str] = list(result["group_types"])
+        self._classification: npt.NDArray[np.uint64] = result["classification"]
+        self._schedstat = {name: value for name, value in result.items() if name.startswith("schedstat_")}
+
+    @property
+    def label(self) -> str:
+        """The kernel's short name."""
+        return self.scenario.kernel.label
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row a seed: column `seed`, then one column a metric."""
+        frame = self.metrics.to_dataframe().reset_index()
+        frame.attrs = {"label": self.label, "provenance": self.provenance}
+        return frame[["seed", *(name for name in frame.columns if name != "seed")]]
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Writes `to_pandas()` and the provenance as metadata; the file appears whole or not at all."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        frame = self.to_pandas()
+        frame.attrs = {}
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        facts = {"label": self.label, "provenance": self.provenance}
+        metadata = {**(table.schema.metadata or {}), PARQUET_KEY: json.dumps(facts, sort_keys=True).encode()}
+        with written_beside(path) as beside:
+            pq.write_table(table.replace_schema_metadata(metadata), beside, compression="zstd")
+
+    def classification(self, level: str | None = None, seed: int | None = None) -> pd.DataFrame:
+        """How often the balancer found a group in each state, by the number of tasks running in the group.
+
+        Counted as in the mail of February 2020: each group of each call that looks for the busiest group,
+        whether the CPU is idle, newly idle or busy.
+
+        Args:
+            level: domain level; None for the lowest, whose groups are single CPUs.
+            seed: one seed; None for the sum over all.
+
+        Returns:
+            Index (`group_state`, `nr_running`) with the row `all` first in each state and (`total`, `all`)
+            last; columns `count` and `share_pct` (of the total; 0 where nothing was counted).
+
+        Raises:
+            ValueError: the level or the seed is not in these runs.
+        """
+        if not self.levels:
+            raise bad_argument("level", level, "the machine has no domains under this kernel")
+        index = 0 if level is None else self.levels.index(choice("level", level, self.levels))
+        counts = self._classification[:, index]
+        cells = counts.sum(axis=0) if seed is None else counts[self._position(seed)]
+        rows: dict[tuple[str, str], int] = {}
+        for state, by_running in zip(self._group_types, cells, strict=True):
+            if state in MAIL_STATES or by_running.any():
+                rows[state, "all"] = int(by_running.sum())
+                rows |= {(state, nr): int(n) for nr, n in zip(NR_RUNNING, by_running, strict=True)}
+        rows["total", "all"] = total = int(cells.sum())
+        frame = pd.DataFrame(
+            {"count": list(rows.values())},
+            index=pd.MultiIndex.from_tuples(list(rows), names=["group_state", "nr_running"]),
+        )
+        frame["share_pct"] = 100.0 * frame["count"] / total if total else 0.0
+        return frame
+
+    def classification_counts(self, level: str | None = None) -> xr.DataArray:
+        """The classification of every seed: integers over (seed, group_state, nr_running) at one level.
+
+        Raises:
+            ValueError: the level is not in these runs.
+        """
+        index = 0 if level is None else self.levels.index(choice("level", level, self.levels))
+        return xr.DataArray(
+            self._classification[:, index].astype(np.int64),
+            dims=("seed", "group_state", "nr_running"),
+            coords={
+                "seed": np.array(self.seeds, dtype=np.uint64),
+                "group_state": self._group_types,
+                "nr_running": list(NR_RUNNING),
+            },
+        )
+
+    def schedstat(self, seed: int) -> str:
+        """The counters of one run at its end, as the text of /proc/schedstat, version 15.
+
+        kernel/sched/stats.c, v5.6, show_schedstat(): one `cpu` line a CPU and one `domain` line for each of
+        its domains, lowest first. The time stamp is the simulated time in ticks from 0.
+
+        Raises:
+            ValueError: the seed is not among these runs.
+        """
+        return _schedstat_text(self, self._position(seed))
+
+    def _position(self, seed: int) -> int:
+        number = integer("seed", seed, minimum=0)
+        if number not in self.seeds:
+            raise bad_argument("seed", number, "must be one of the seeds that ran")
+        return self.seeds.index(number)
+
+    def __len__(self) -> int:
+        """Number of runs."""
+        return len(self.seeds)
+
+    def _summary(self) -> tuple[list[str], list[list[str]]]:
+        rows = []
+        for name, values in self.metrics.data_vars.items():
+            data = values.to_numpy().astype(np.float64)
+            spread = data.std(ddof=1) if len(data) > 1 else float("nan")
+            numbers = (data.mean(), spread, data.min(), data.max())
+            rows.append([str(name), str(values.attrs["units"]), *(f"{number:.6g}" for number in numbers)])
+        return ["metric", "unit", "mean", "stddev", "min", "max"], rows
+
+    def _title(self) -> str:
+        seeds = f"{len(self)} seed{'s' if len(self) != 1 else ''}"
+        return f"{self.scenario.work.label} on {self.scenario.machine.name} under {self.label}, {seeds}"
+
+    def __repr__(self) -> str:
+        """What ran and a line a metric."""
+        header, rows = self._summary()
+        return f"{self._title()}\n{text_table(header, rows, left=2)}"
+
+    def _repr_html_(self) -> str:
+        header, rows = self._summary()
+        return f"<p><b>{escape(self._title())}</b></p>{html_table(header, rows, left=2)}"
+
+
+def read_parquet(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """The table that `Runs.to_parquet` wrote; `attrs` has its `label` and `provenance`.
+
+    Raises:
+        ValueError: the file is not one of those.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise bad_argument("path", os.fspath(path), f"must be a Parquet file of runs: {error}") from None
+    facts = (table.schema.metadata or {}).get(PARQUET_KEY)
+    if facts is None:
+        raise bad_argument("path", os.fspath(path), "must be a file that Runs.to_parquet wrote")
+    frame: pd.DataFrame = table.to_pandas()
+    frame.attrs = json.loads(facts)
+    return frame
+
+
+def _dataset(
+    metrics: Mapping[str, npt.NDArray[np.int64]], scenario: Scenario, seeds: list[int], facts: dict[str, Any]
+) -> xr.Dataset:
+    """The core's integers as a dataset, nanoseconds turned to seconds."""
+    known = {name: (unit, description) for name, unit, description in _core.metric_table()}
+    variables: dict[str, tuple[str, npt.NDArray[Any], dict[str, str]]] = {}
+    for name, values in metrics.items():
+        unit, description = known[name]
+        if unit == "ns":
+            variables[name.removesuffix("_ns") + "_s"] = (
+                "seed",
+                values / 1e9,
+                {"units": "s", "long_name": description},
+            )
+        else:
+            variables[name] = ("seed", values, {"units": unit, "long_name": description})
+    if "throughput" not in variables and "time_s" in variables:
+        rate = scenario.work.messages / variables["time_s"][1]
+        text = "messages of the workload divided by time_s"
+        variables["throughput"] = ("seed", rate, {"units": "messages/s", "long_name": text})
+    return xr.Dataset(
+        variables,
+        coords={"seed": np.array(seeds, dtype=np.uint64)},
+        attrs={"label": scenario.kernel.label, "provenance": json.dumps(facts, sort_keys=True)},
+    )
+
+
+def _schedstat_text(runs: Runs, position: int) -> str:
+    scenario, stat = runs.scenario, runs._schedstat
+    nr_cpus = len(scenario.machine.spec["core"])
+    ticks = int(float(runs.metrics["time_s"][position]) * scenario.kernel.tunables.get("hz", DEFAULT_HZ))
+    lines = ["version 15", f"timestamp {ticks}"]
+    for cpu, domains in enumerate(scenario.machine.domains(scenario.kernel)):
+        lines.append(" ".join([f"cpu{cpu}", *map(str, stat["schedstat_cpu"][position, cpu])]))
+        for number, domain in enumerate(domains):
+            fields = stat["schedstat_domain"][position, cpu, runs.levels.index(domain.name)]
+            lines.append(" ".join([f"domain{number}", bitmap(domain.span, nr_cpus), *map(str, fields)]))
+    return "\n".join(lines) + "\n"
+
+
+def bitmap(cpus: Iterable[int], nr_cpus: int) -> str:
+    """A set of CPUs as the kernel prints it with `%*pb`: hexadecimal words of 32 bits, the highest first.
+
+    lib/vsprintf.c, v5.6, bitmap_string().
+    """
+    bits = sum(1 << cpu for cpu in cpus)
+    words = []
+    for start in reversed(range(0, nr_cpus, 32)):
+        width = min(32, nr_cpus - start)
+        words.append(f"{bits >> start & (1 << width) - 1:0{-(-width // 4)}x}")
+    return ",".join(words)

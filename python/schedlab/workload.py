@@ -1,0 +1,88 @@
+"""What runs on the machine: one frozen class a workload, checked when it is made."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+from schedlab._arguments import bad_argument, choice, integer
+
+
+@dataclasses.dataclass(frozen=True)
+class Hackbench:
+    """hackbench of rt-tests (`perf bench sched messaging` is the same): groups of talkers and listeners.
+
+    A group has `senders` and `receivers`; each sender writes `loops` messages to every receiver of its
+    group. All tasks are made first and released at once; the clock stops when all have been reaped.
+
+    Attributes:
+        groups: number of groups, hackbench's `-g`.
+        loops: messages from each sender to each receiver, `-l`.
+        ipc: `socket`, the program's default, or `pipe` (`-p`).
+        mode: `process`, the program's default, or `thread` (`-T`).
+        senders: senders of a group.
+        receivers: receivers of a group.
+        bytes: size of a message, `-s`.
+
+    Raises:
+        ValueError: a count is not an integer of at least 1, or `ipc` or `mode` is unknown.
+    """
+
+    groups: int = 10
+    loops: int = 100
+    ipc: str = "socket"
+    mode: str = "process"
+    senders: int = 20
+    receivers: int = 20
+    bytes: int = 100
+
+    kind: ClassVar[str] = "hackbench"
+
+    def __post_init__(self) -> None:
+        """Checks the arguments' types; how much is too much, the core says before it runs."""
+        for name in ("groups", "loops", "senders", "receivers", "bytes"):
+            object.__setattr__(self, name, integer(name, getattr(self, name), minimum=1))
+        choice("ipc", self.ipc, ("pipe", "socket"))
+        choice("mode", self.mode, ("process", "thread"))
+
+    @property
+    def tasks(self) -> int:
+        """Number of senders and receivers in all groups."""
+        return self.groups * (self.senders + self.receivers)
+
+    @property
+    def messages(self) -> int:
+        """Number of messages in the whole run."""
+        return self.groups * self.senders * self.receivers * self.loops
+
+    @property
+    def label(self) -> str:
+        """The command line that the workload stands for."""
+        return (
+            f"hackbench -g {self.groups} -l {self.loops}"
+            f"{' -p' if self.ipc == 'pipe' else ''}{' -T' if self.mode == 'thread' else ''}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The workload as the scenario's JSON has it."""
+        return {"kind": self.kind, **dataclasses.asdict(self)}
+
+
+Workload = Hackbench
+"""Every kind of workload that `simulate` takes."""
+
+
+def from_dict(fields: object) -> Workload:
+    """The workload that `to_dict` wrote.
+
+    Raises:
+        ValueError: `kind` is unknown, or a field is unknown or out of its range.
+    """
+    if not isinstance(fields, dict):
+        raise bad_argument("workload", fields, "must be an object with a `kind`")
+    arguments = dict(fields)
+    choice("workload.kind", arguments.pop("kind", None), (Hackbench.kind,))
+    known = {field.name for field in dataclasses.fields(Hackbench)}
+    for name in arguments:
+        choice("workload field", name, sorted(known))
+    return Hackbench(**arguments)

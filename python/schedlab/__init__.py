@@ -4,7 +4,7 @@ The nouns are `Machine`, `Kernel`, a workload such as `Hackbench`, and `Runs`; t
 and `reproduce`. The parts `topology`, `pelt` and `balance` work alone.
 """
 
-from schedlab import pelt, topology
+from schedlab import balance, pelt, topology
 from schedlab._core import VERSION as __version__
 from schedlab.compare import Comparison, compare
 from schedlab.kernel import Kernel, KernelDiff, kernels
@@ -25,6 +25,7 @@ __all__ = [
     "Runs",
     "Scenario",
     "__version__",
+    "balance",
     "compare",
     "kernels",
     "machines",

@@ -1,6 +1,6 @@
 //! Balance decisions: single cases as JSON, and columns of cases as arrays.
 
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyUntypedArrayMethods};
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use schedlab_core::SimError;

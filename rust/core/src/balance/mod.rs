@@ -302,10 +302,10 @@ struct CaseMachine {
 
 impl CaseMachine {
     fn new(sd: &DomainCase, groups: &[GroupCase], cpus: &CpusCase) -> Result<Self> {
-        check_range("sd.imbalance_pct", u64::from(sd.imbalance_pct), 100, MAX_IMBALANCE_PCT)?;
+        check_range("domain.imbalance_pct", u64::from(sd.imbalance_pct), 100, MAX_IMBALANCE_PCT)?;
         let rqs = cpus.rq_stats()?;
         let nr_cpus = rqs.nr_running.len();
-        check_range("groups", groups.len() as u64, 1, MAX_GROUPS)?;
+        check_range("number of groups", groups.len() as u64, 1, MAX_GROUPS)?;
         let mut node_of = vec![0; nr_cpus];
         let mut span = CpuMask::new(nr_cpus);
         let mut built = Vec::with_capacity(groups.len());
@@ -456,7 +456,7 @@ fn group_of(index: usize, span: CpuMask) -> SchedGroup {
 impl CpusCase {
     fn rq_stats(&self) -> Result<RqStats> {
         let n = if self.n == 0 { self.nr_running.len() } else { self.n };
-        check_range("cpus", n as u64, 1, MAX_CPUS as u64)?;
+        check_range("number of CPUs", n as u64, 1, MAX_CPUS as u64)?;
         let tasks = |name, column: &[u32]| {
             let column = filled(name, column, n, 0)?;
             check_column(name, column.iter().map(|&value| u64::from(value)), 0, MAX_TASKS)?;
@@ -742,16 +742,16 @@ impl DetachCase {
     /// Decides the case as `kernel` does.
     pub fn decide(&self, kernel: &Kernel) -> Result<DetachOutcome> {
         let (src, dst) = (&self.src, &self.dst);
-        check_range("dst.group_weight", dst.group_weight as u64, 1, MAX_CPUS as u64 - 1)?;
-        check_range("src.cpu", src.cpu as u64, dst.group_weight as u64, MAX_CPUS as u64 - 1)?;
-        check_range("src.capacity", src.capacity, 1, MAX_CAPACITY)?;
-        check_range("src.nr_running", u64::from(src.nr_running), 0, MAX_TASKS)?;
+        check_range("dst_group_weight", dst.group_weight as u64, 1, MAX_CPUS as u64 - 1)?;
+        check_range("src_cpu", src.cpu as u64, dst.group_weight as u64, MAX_CPUS as u64 - 1)?;
+        check_range("src_capacity", src.capacity, 1, MAX_CAPACITY)?;
+        check_range("src_nr_running", u64::from(src.nr_running), 0, MAX_TASKS)?;
         if !(0..=MAX_LOAD.cast_signed()).contains(&self.imbalance) {
             return Err(out_of_range("imbalance", self.imbalance, 0, MAX_LOAD));
         }
         let nr_cpus = src.cpu + 1;
         let local = CpuMask::from_cpus(nr_cpus, 0..dst.group_weight);
-        check_member("dst.cpu", dst.cpu, &local)?;
+        check_member("dst_cpu", dst.cpu, &local)?;
         let mut node_of = vec![dst.node; nr_cpus];
         node_of[src.cpu] = src.node;
         let mut rqs = RqStats::new(nr_cpus);
@@ -812,7 +812,7 @@ struct CaseQueue<'a> {
 
 impl<'a> CaseQueue<'a> {
     fn new(case: &'a DetachCase, nr_cpus: usize) -> Result<Self> {
-        check_range("tasks", case.tasks.len() as u64, 0, MAX_TASKS)?;
+        check_range("number of tasks", case.tasks.len() as u64, 0, MAX_TASKS)?;
         let mut allowed = Vec::with_capacity(case.tasks.len());
         for (index, task) in case.tasks.iter().enumerate() {
             check_range(&format!("tasks[{index}].load"), task.load, 0, MAX_LOAD)?;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
@@ -18,6 +19,7 @@ from schedlab._arguments import bad_argument, choice, integer
 from schedlab._files import written_beside
 from schedlab._render import html_table, text_table
 from schedlab.scenario import Scenario
+from schedlab.topology import Domain
 
 NR_RUNNING = ("0", "1", "2", "3", "4+")
 """The columns of a classification: how many tasks ran in the group, four and more together."""
@@ -230,14 +232,25 @@ def _dataset(
 def _schedstat_text(runs: Runs, position: int) -> str:
     scenario, stat = runs.scenario, runs._schedstat
     nr_cpus = len(scenario.machine.spec["core"])
-    ticks = int(float(runs.metrics["time_s"][position]) * scenario.kernel.tunables.get("hz", DEFAULT_HZ))
+    hz = scenario.kernel.tunables.get("hz", DEFAULT_HZ)
+    ticks = int(float(runs.metrics["simulated_s"][position]) * hz)
     lines = ["version 15", f"timestamp {ticks}"]
     for cpu, domains in enumerate(scenario.machine.domains(scenario.kernel)):
         lines.append(" ".join([f"cpu{cpu}", *map(str, stat["schedstat_cpu"][position, cpu])]))
-        for number, domain in enumerate(domains):
-            fields = stat["schedstat_domain"][position, cpu, runs.levels.index(domain.name)]
+        for number, (level, domain) in enumerate(zip(level_names(domains), domains, strict=True)):
+            fields = stat["schedstat_domain"][position, cpu, runs.levels.index(level)]
             lines.append(" ".join([f"domain{number}", bitmap(domain.span, nr_cpus), *map(str, fields)]))
     return "\n".join(lines) + "\n"
+
+
+def level_names(domains: Iterable[Domain]) -> list[str]:
+    """The names by which results know a CPU's levels: a name that recurs is numbered, `NUMA`, `NUMA-2`."""
+    names: list[str] = []
+    seen: Counter[str] = Counter()
+    for domain in domains:
+        seen[domain.name] += 1
+        names.append(domain.name if seen[domain.name] == 1 else f"{domain.name}-{seen[domain.name]}")
+    return names
 
 
 def bitmap(cpus: Iterable[int], nr_cpus: int) -> str:

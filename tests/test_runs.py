@@ -124,7 +124,7 @@ def test_schedstat_reads_as_version_15(small_runs: Small) -> None:
     assert [fields[:2] for fields in domains[-2:]] == [["domain0", "f0"], ["domain1", "ff"]]
 
 
-def test_levels_of_one_name_are_numbered_and_each_has_its_line() -> None:
+def test_levels_of_one_name_are_numbered_and_each_domain_has_its_line() -> None:
     machine = sl.Machine.named("xeon-e7-8node-160")
     runs = sl.simulate(machine, sl.Kernel("v5.6"), sl.Hackbench(groups=4, loops=5), seeds=1)
     numa = [level for level in runs.levels if level.startswith("NUMA")]

@@ -169,9 +169,8 @@ def _machines(options: argparse.Namespace) -> int:
         machine = Machine.named(name)
         fit = tables.calibration(name)
         costs = "defaults" if fit is None else f"fitted on {fit['table']}, row {fit['row']}"
-        rows.append(
-            [name, machine.arch, str(machine.nr_cpus), str(machine.nr_nodes), costs, _short(machine.source)]
-        )
+        sizes = [str(machine.nr_cpus), str(machine.nr_nodes)]
+        rows.append([name, machine.arch, *sizes, costs, _short(machine.source)])
     header = ["name", "arch", "CPUs", "nodes", "costs", "source"]
     print(text_table(header, rows, left=len(header)))
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
@@ -19,7 +18,6 @@ from schedlab._arguments import bad_argument, choice, integer
 from schedlab._files import written_beside
 from schedlab._render import html_table, text_table
 from schedlab.scenario import Scenario
-from schedlab.topology import Domain
 
 NR_RUNNING = ("0", "1", "2", "3", "4+")
 """The columns of a classification: how many tasks ran in the group, four and more together."""
@@ -43,7 +41,7 @@ class Runs:
         metrics: `xarray.Dataset` over `seed`; each variable has `units` and `long_name`, times are in
             seconds. Its attributes carry the provenance as JSON, so that files made from it do too.
         provenance: dictionary with everything needed to repeat the runs bit for bit.
-        levels: names of the domain levels, lowest first.
+        levels: names of the domain levels, lowest first; a name that recurs is numbered (`NUMA-2`).
         wall_s: how long the simulation took here, seconds.
     """
 
@@ -237,20 +235,10 @@ def _schedstat_text(runs: Runs, position: int) -> str:
     lines = ["version 15", f"timestamp {ticks}"]
     for cpu, domains in enumerate(scenario.machine.domains(scenario.kernel)):
         lines.append(" ".join([f"cpu{cpu}", *map(str, stat["schedstat_cpu"][position, cpu])]))
-        for number, (level, domain) in enumerate(zip(level_names(domains), domains, strict=True)):
-            fields = stat["schedstat_domain"][position, cpu, runs.levels.index(level)]
+        for number, domain in enumerate(domains):
+            fields = stat["schedstat_domain"][position, cpu, number]
             lines.append(" ".join([f"domain{number}", bitmap(domain.span, nr_cpus), *map(str, fields)]))
     return "\n".join(lines) + "\n"
-
-
-def level_names(domains: Iterable[Domain]) -> list[str]:
-    """The names by which results know a CPU's levels: a name that recurs is numbered, `NUMA`, `NUMA-2`."""
-    names: list[str] = []
-    seen: Counter[str] = Counter()
-    for domain in domains:
-        seen[domain.name] += 1
-        names.append(domain.name if seen[domain.name] == 1 else f"{domain.name}-{seen[domain.name]}")
-    return names
 
 
 def bitmap(cpus: Iterable[int], nr_cpus: int) -> str:

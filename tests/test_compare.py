@@ -79,6 +79,16 @@ def test_the_same_data_give_the_same_interval() -> None:
     assert sl.compare(a, b).to_pandas().equals(sl.compare(a, b).to_pandas())
 
 
+def test_many_seeds_are_resampled_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    a = np.random.default_rng(1).normal(1.0, 0.1, 50)
+    b = np.random.default_rng(2).normal(0.9, 0.1, 50)
+    whole = paired_gain(a, b)
+    monkeypatch.setattr("schedlab.statistics.BLOCK_INDICES", 50 * 37)
+    parts = paired_gain(a, b)
+    assert parts.pct == whole.pct
+    assert (parts.low, parts.high) == pytest.approx((whole.low, whole.high), abs=0.3)
+
+
 def test_one_seed_has_a_point_for_an_interval() -> None:
     row = sl.compare(frame([2.0]), frame([1.0])).to_pandas().iloc[0]
     assert (row.ci_low_pct, row.gain_pct, row.ci_high_pct, row.stddev_a) == (50.0, 50.0, 50.0, 0.0)

@@ -124,6 +124,20 @@ def test_schedstat_reads_as_version_15(small_runs: Small) -> None:
     assert [fields[:2] for fields in domains[-2:]] == [["domain0", "f0"], ["domain1", "ff"]]
 
 
+def test_levels_of_one_name_are_numbered_and_each_domain_has_its_line() -> None:
+    machine = sl.Machine.named("xeon-e7-8node-160")
+    runs = sl.simulate(machine, sl.Kernel("v5.6"), sl.Hackbench(groups=4, loops=5), seeds=1)
+    numa = [level for level in runs.levels if level.startswith("NUMA")]
+    assert numa == ["NUMA", *(f"NUMA-{number}" for number in range(2, len(numa) + 1))]
+    assert len(numa) > 1
+    lines = runs.schedstat(0).splitlines()
+    cpu0 = lines[3 : lines.index(next(line for line in lines if line.startswith("cpu1 ")))]
+    assert [line.split()[0] for line in cpu0] == [f"domain{number}" for number in range(len(runs.levels))]
+    widths = [int(line.split()[1].replace(",", ""), 16).bit_count() for line in cpu0]
+    assert widths == sorted(set(widths))
+    assert widths[-1] == 160
+
+
 def test_schedstat_counts_what_a_scheduler_did(small_runs: Small) -> None:
     text = small_runs("v5.6").schedstat(seed=0)
     cpus = [list(map(int, line.split()[1:])) for line in text.splitlines() if line.startswith("cpu")]
@@ -131,8 +145,8 @@ def test_schedstat_counts_what_a_scheduler_did(small_runs: Small) -> None:
     ran_ns, turns = sum(cpu[6] for cpu in cpus), sum(cpu[8] for cpu in cpus)
     assert switches >= turns >= SMALL.tasks
     assert wakeups > SMALL.tasks
-    time_s = float(small_runs("v5.6").metrics.time_s[0])
-    assert 0 < ran_ns <= 8 * (time_s + 0.1) * 1e9
+    simulated_s = float(small_runs("v5.6").metrics.simulated_s[0])
+    assert 0 < ran_ns <= 8 * simulated_s * 1e9
     for line in text.splitlines():
         if line.startswith("domain"):
             fields = list(map(int, line.split()[2:]))

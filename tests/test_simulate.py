@@ -115,10 +115,6 @@ def test_bad_workloads_are_refused_when_they_are_made(
         ({"threads": 0}, ("threads", "0", "at least 1")),
         ({"threads": 1.5}, ("threads", "1.5", "integer")),
         ({"progress": 3}, ("progress", "3")),
-        ({"kernel": sl.Kernel("v5.6").with_tunables(pelt_half_life_ms=0)}, ("pelt_half_life_ms", "0")),
-        ({"kernel": sl.Kernel("v5.6").with_tunables(hz=251)}, ("hz", "251")),
-        ({"kernel": sl.Kernel("v5.6").with_tunables(hertz=250)}, ("hertz",)),
-        ({"kernel": sl.Kernel("v5.6").with_features(START_DEBT=False)}, ("START_DEBT", "START_DEBIT")),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_runs(
@@ -127,6 +123,25 @@ def test_bad_arguments_are_refused_before_anything_runs(
     arguments = {"machine": dual_quad, "kernel": sl.Kernel("v5.6"), "work": SMALL, "seeds": 1, **change}
     with pytest.raises(ValueError) as error:
         sl.simulate(**arguments)
+    assert all(part in str(error.value) for part in parts), str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("tunables", "features", "parts"),
+    [
+        ({"pelt_half_life_ms": 0}, {}, ("pelt_half_life_ms", "0", "1 to 1024")),
+        ({"pelt_half_life_ms": 1025}, {}, ("pelt_half_life_ms", "1025", "1 to 1024")),
+        ({"hz": 251}, {}, ("hz", "251")),
+        ({"hertz": 250}, {}, ("hertz", "hz")),
+        ({}, {"START_DEBT": False}, ("START_DEBT", "START_DEBIT")),
+    ],
+)
+def test_bad_settings_of_a_kernel_are_refused_before_anything_runs(
+    dual_quad: sl.Machine, tunables: dict[str, int], features: dict[str, bool], parts: tuple[str, ...]
+) -> None:
+    with pytest.raises(ValueError) as error:
+        kernel = sl.Kernel("v5.6").with_tunables(**tunables).with_features(**features)
+        sl.simulate(dual_quad, kernel, SMALL)
     assert all(part in str(error.value) for part in parts), str(error.value)
 
 

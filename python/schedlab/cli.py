@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -168,7 +169,8 @@ def _machines(options: argparse.Namespace) -> int:
         machine = Machine.named(name)
         fit = tables.calibration(name)
         costs = "defaults" if fit is None else f"fitted on {fit['table']}, row {fit['row']}"
-        rows.append([name, machine.arch, str(machine.nr_cpus), str(machine.nr_nodes), costs, machine.source])
+        sizes = [str(machine.nr_cpus), str(machine.nr_nodes)]
+        rows.append([name, machine.arch, *sizes, costs, _short(machine.source)])
     header = ["name", "arch", "CPUs", "nodes", "costs", "source"]
     print(text_table(header, rows, left=len(header)))
     return 0
@@ -212,6 +214,11 @@ def _machine(name: str) -> Machine:
     if name.endswith(".json"):
         return Machine.from_json(Path(name).read_text(encoding="utf-8"))
     return Machine.named(name)
+
+
+def _short(text: str) -> str:
+    """As much of a text as a line of a list can show."""
+    return textwrap.shorten(text, 72, placeholder=" ...")
 
 
 def _print_frame(frame: pd.DataFrame, left: int) -> None:

@@ -19,7 +19,7 @@ from schedlab.kernel import Kernel
 from schedlab.machine import Machine
 from schedlab.runs import NR_RUNNING, Runs
 from schedlab.simulate import Progress, seed_array, simulate
-from schedlab.statistics import Floats, Gain, gain_pct, interval, paired_gain, resampled_indices
+from schedlab.statistics import Floats, Gain, bootstrap_interval, gain_pct, paired_gain
 from schedlab.tables import ASSUMED_NOISE_PCT, PublishedRow, Table
 from schedlab.verdict import GAIN_RULE, SHARE_RULE, VERDICTS, verdict
 from schedlab.workload import Workload
@@ -445,18 +445,16 @@ def _cells_by_seed(runs: Runs) -> dict[str, Floats]:
 
 def _share_change(cells: list[Floats], totals: list[Floats]) -> Gain:
     """Change of a share from base to patched in points; seeds are resampled in pairs."""
-    draws = resampled_indices(len(cells[0]))
 
-    def shares(rows: Any) -> list[Floats]:
-        return [
+    def change(rows: Any) -> Floats:
+        base, patched = (
             100.0 * _ratio(cell[rows].sum(axis=-1), whole[rows].sum(axis=-1))
             for cell, whole in zip(cells, totals, strict=True)
-        ]
+        )
+        return patched - base
 
-    base, patched = shares(draws)
-    low, high = interval(patched - base)
-    at_base, at_patched = shares(slice(None))
-    return Gain(float(at_patched - at_base), low, high)
+    low, high = bootstrap_interval(len(cells[0]), change)
+    return Gain(float(change(slice(None))), low, high)
 
 
 def _ratio(part: Any, whole: Any) -> Floats:

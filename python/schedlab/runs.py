@@ -41,7 +41,7 @@ class Runs:
         metrics: `xarray.Dataset` over `seed`; each variable has `units` and `long_name`, times are in
             seconds. Its attributes carry the provenance as JSON, so that files made from it do too.
         provenance: dictionary with everything needed to repeat the runs bit for bit.
-        levels: names of the domain levels, lowest first.
+        levels: names of the domain levels, lowest first; a name that recurs is numbered (`NUMA-2`).
         wall_s: how long the simulation took here, seconds.
     """
 
@@ -230,12 +230,13 @@ def _dataset(
 def _schedstat_text(runs: Runs, position: int) -> str:
     scenario, stat = runs.scenario, runs._schedstat
     nr_cpus = len(scenario.machine.spec["core"])
-    ticks = int(float(runs.metrics["time_s"][position]) * scenario.kernel.tunables.get("hz", DEFAULT_HZ))
+    hz = scenario.kernel.tunables.get("hz", DEFAULT_HZ)
+    ticks = int(float(runs.metrics["simulated_s"][position]) * hz)
     lines = ["version 15", f"timestamp {ticks}"]
     for cpu, domains in enumerate(scenario.machine.domains(scenario.kernel)):
         lines.append(" ".join([f"cpu{cpu}", *map(str, stat["schedstat_cpu"][position, cpu])]))
         for number, domain in enumerate(domains):
-            fields = stat["schedstat_domain"][position, cpu, runs.levels.index(domain.name)]
+            fields = stat["schedstat_domain"][position, cpu, number]
             lines.append(" ".join([f"domain{number}", bitmap(domain.span, nr_cpus), *map(str, fields)]))
     return "\n".join(lines) + "\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,9 @@ Floats = npt.NDArray[np.float64]
 
 RESAMPLES = 10_000
 """Bootstrap samples of an interval."""
+
+BLOCK_INDICES = 2**22
+"""Indices drawn at a time, so that many seeds do not fill the memory."""
 
 BOOTSTRAP_SEED = 20_200_221
 """Seed of the generator that draws them: the same data always gives the same interval."""
@@ -52,14 +56,20 @@ def stddev(values: Floats) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 
-def resampled_indices(n: int) -> npt.NDArray[np.intp]:
-    """RESAMPLES draws of n indices with replacement, always the same for the same n."""
-    return np.random.default_rng(BOOTSTRAP_SEED).integers(0, n, size=(RESAMPLES, n))
+def bootstrap_interval(n: int, statistic: Callable[[npt.NDArray[np.intp]], Floats]) -> tuple[float, float]:
+    """The middle 95 % of a statistic over resamples of n pairs, always the same for the same data.
 
-
-def interval(samples: Floats) -> tuple[float, float]:
-    """The middle 95 % of bootstrap samples."""
-    low, high = np.percentile(samples, [2.5, 97.5])
+    Args:
+        n: number of pairs.
+        statistic: takes indices of shape (resamples, n), gives an array of shape (resamples,).
+    """
+    generator = np.random.default_rng(BOOTSTRAP_SEED)
+    rows = max(1, BLOCK_INDICES // n)
+    samples = [
+        statistic(generator.integers(0, n, size=(min(rows, RESAMPLES - done), n)))
+        for done in range(0, RESAMPLES, rows)
+    ]
+    low, high = np.percentile(np.concatenate(samples), [2.5, 97.5])
     return float(low), float(high)
 
 
@@ -74,8 +84,9 @@ def paired_gain(a: Floats, b: Floats, rate: bool = False) -> Gain:
         b: values of the other, shape (n,), in the same order of seeds.
         rate: more is better.
     """
-    draws = resampled_indices(len(a))
-    low, high = interval(gain_pct(mean(a[draws], rate), mean(b[draws], rate), rate))
+    low, high = bootstrap_interval(
+        len(a), lambda draws: gain_pct(mean(a[draws], rate), mean(b[draws], rate), rate)
+    )
     return Gain(float(gain_pct(mean(a, rate), mean(b, rate), rate)), low, high)
 
 

@@ -145,16 +145,16 @@ class Machine:
 
         `"package:2 node:2 l3:1 core:12 pu:2"` has 2 packages of 2 nodes, each with one L3 over 12 cores of
         2 threads. Levels: package (socket), node (numanode), die, l3, l2 (cluster), core, pu. Attributes in
-        brackets or parentheses are ignored, but `[numa]` after a level puts a node there. Without `l3`, `l2` is
-        the last-level cache; without both, the CPUs of a die, package or node, whichever is smallest, share one.
+        brackets or parentheses are ignored, but `[numa]` after a level puts a node there. Without `l3`, `l2`
+        is the last-level cache; without both, the CPUs of the smallest die, package or node share one.
 
         Args:
             description: the string.
             name: name of the machine; the string if None.
             arch: architecture, as in `Machine`.
             distance: NUMA distances; 20 between nodes if left out.
-            siblings: `adjacent` numbers CPUs as hwloc does; `apart` numbers the first threads of all cores before
-                the second ones, as most x86 firmware does.
+            siblings: `adjacent` numbers CPUs as hwloc does; `apart` numbers the first threads of all cores
+                before the second ones, as most x86 firmware does.
 
         Raises:
             ValueError: a level is unknown, comes twice or has no count, or the machine is too large.
@@ -437,7 +437,8 @@ class Machine:
         assumed: tuple[str, ...],
     ) -> None:
         """Checks and stores all there is; the instance is frozen afterwards."""
-        text = json.dumps(spec)
+        whole = {"memoryless_nodes": [], "offline": [], "isolated": [], **spec}
+        text = json.dumps(whole, sort_keys=True)
         _core.validate_machine(text)
         if not isinstance(costs, Mapping):
             raise bad_argument("costs", costs, "must be a mapping of names to numbers")
@@ -445,7 +446,12 @@ class Machine:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not isinstance(key, str) or not number or not math.isfinite(value):
                 raise bad_argument(f"costs[{key!r}]", value, "must be a finite number under a name")
-        stored = {"_spec": text, "_costs": json.dumps(dict(costs)), "source": source, "assumed": assumed}
+        stored = {
+            "_spec": text,
+            "_costs": json.dumps(dict(costs), sort_keys=True),
+            "source": source,
+            "assumed": assumed,
+        }
         for field, content in stored.items():
             object.__setattr__(self, field, content)
 

@@ -192,8 +192,7 @@ class Domains:
             [
                 cpu,
                 number,
-                *(fields[key] for key in ("name", "level", "span", "span_weight")),
-                len(fields["groups"]),
+                *(fields[key] for key in ("name", "level", "span", "span_weight", "nr_groups")),
                 " ".join(fields["flags"]),
                 *(fields[key] for key in _NUMBERS),
             ]
@@ -234,9 +233,13 @@ class Domains:
             level=fields["level"],
             span=tuple(parse_cpulist(fields["span"])),
             flags=tuple(fields["flags"]),
-            groups=tuple(self.groups[index] for index in fields["groups"]),
+            groups=self._ring(fields["ring"], fields["ring_start"]),
             **{key: fields[key] for key in _NUMBERS},
         )
+
+    def _ring(self, ring: int, start: int) -> tuple[Group, ...]:
+        indices = self._document["rings"][ring]
+        return tuple(self.groups[index] for index in indices[start:] + indices[:start])
 
     def _title(self) -> str:
         depth = max(len(described["domains"]) for described in self._cpus)
@@ -332,7 +335,7 @@ _HEADER = ("level", "CPUs", "groups", "imbalance_pct", "busy_factor", "cache_nic
 def _row(fields: dict[str, Any]) -> _Row:
     numbers = (fields[key] for key in ("imbalance_pct", "busy_factor", "cache_nice_tries"))
     interval = f"{fields['min_interval_ms']}-{fields['max_interval_ms']}"
-    sizes = (fields["span_weight"], len(fields["groups"]))
+    sizes = (fields["span_weight"], fields["nr_groups"])
     return _Row((fields["name"], *map(str, sizes), *map(str, numbers), interval), tuple(fields["flags"]))
 
 

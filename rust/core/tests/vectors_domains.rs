@@ -58,3 +58,21 @@ fn an_altered_vector_fails() {
         assert!(error.contains("n8_hypercube_smt"), "{error}");
     }
 }
+
+/// Broken vectors are failures with words, not panics.
+#[test]
+fn a_broken_vector_fails() {
+    let line = lines("domains-5.10").swap_remove(0);
+    let broken = [
+        ("domains-5.10", "{}".to_owned()),
+        ("domains-5.10", line.chars().take(1000).collect()),
+        ("domains-5.10", line.replacen("\"n_cpus\":16", "\"n_cpus\":99999999999999", 1)),
+        ("domains-5.10", line.replacen("\"n_cpus\":16", "\"n_cpus\":0", 1)),
+        ("domains-5.10", line.replacen("\"offline\":[]", "\"offline\":[99]", 1)),
+        ("domains-9.9", line.clone()),
+    ];
+    for (family, text) in broken {
+        assert_ne!((family, &text), ("domains-5.10", &line), "nothing was broken");
+        assert!(check(family, &text).expect_err("broken").starts_with(family));
+    }
+}

@@ -1,40 +1,37 @@
 //! Sched domains as a JSON document, for readers outside the core.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
+use super::domains::runs;
 use super::{DomainRules, MachineSpec, SchedDomain, SchedDomains, SchedGroup, build_sched_domains};
 use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 
 /// The domains that the kernel labelled `kernel` builds on `machine`, as JSON.
 ///
-/// Sets of CPUs are lists as the kernel prints them (`0-3,8`); rings are indices into `groups`. Errors: a kernel that
-/// is not known, and a machine that [`MachineSpec::validate`] refuses.
+/// Sets of CPUs are lists as the kernel prints them (`0-3,8`). A domain's ring is `rings[ring]`, indices into `groups`,
+/// read from `ring_start` on and round: CPUs of one domain mostly share a ring and start in different places. Errors:
+/// a kernel that is not known, and a machine that [`MachineSpec::validate`] refuses.
 pub fn domains_json(machine: &MachineSpec, kernel: &str) -> Result<String> {
     let rules = DomainRules::for_kernel(kernel)?;
     let domains = build_sched_domains(machine, rules)?;
-    let described = DescribedDomains {
-        kernel,
-        groups: domains.groups.iter().map(|group| describe_group(rules, group)).collect(),
-        cpus: (0..domains.nr_cpus).map(|cpu| describe_cpu(rules, &domains, cpu)).collect(),
-    };
+    let mut rings = Rings::default();
+    let cpus = (0..domains.nr_cpus).map(|cpu| describe_cpu(rules, &domains, cpu, &mut rings)).collect();
+    let groups = domains.groups.iter().map(|group| describe_group(rules, group)).collect();
+    let described = DescribedDomains { kernel, groups, rings: rings.rings, cpus };
     serde_json::to_string(&described)
         .map_err(|error| SimError::Invariant(format!("domains as JSON: {error}")))
 }
 
 /// `mask` as the kernel prints a list of CPUs.
 pub fn cpulist(mask: &CpuMask) -> String {
-    let mut runs: Vec<(usize, usize)> = Vec::new();
-    for cpu in mask.iter() {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == cpu => *last = cpu,
-            _ => runs.push((cpu, cpu)),
-        }
-    }
-    let run = |&(first, last): &(usize, usize)| {
-        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    let cpus: Vec<usize> = mask.iter().collect();
+    let run = |&(first, end): &(usize, usize)| {
+        if end - first == 1 { first.to_string() } else { format!("{first}-{}", end - 1) }
     };
-    runs.iter().map(run).collect::<Vec<_>>().join(",")
+    runs(&cpus).iter().map(run).collect::<Vec<_>>().join(",")
 }
 
 fn describe_group(rules: &DomainRules, group: &SchedGroup) -> DescribedGroup {
@@ -53,10 +50,10 @@ fn describe_group(rules: &DomainRules, group: &SchedGroup) -> DescribedGroup {
     }
 }
 
-fn describe_cpu(rules: &DomainRules, domains: &SchedDomains, cpu: usize) -> DescribedCpu {
+fn describe_cpu(rules: &DomainRules, domains: &SchedDomains, cpu: usize, rings: &mut Rings) -> DescribedCpu {
     DescribedCpu {
         cpu,
-        domains: domains.per_cpu[cpu].iter().map(|sd| describe_domain(rules, sd)).collect(),
+        domains: domains.per_cpu[cpu].iter().map(|sd| describe_domain(rules, sd, rings)).collect(),
         removed: domains.removed[cpu]
             .iter()
             .map(|gone| DescribedRemoval {
@@ -72,7 +69,8 @@ fn describe_cpu(rules: &DomainRules, domains: &SchedDomains, cpu: usize) -> Desc
     }
 }
 
-fn describe_domain(rules: &DomainRules, sd: &SchedDomain) -> DescribedDomain {
+fn describe_domain(rules: &DomainRules, sd: &SchedDomain, rings: &mut Rings) -> DescribedDomain {
+    let (ring, ring_start) = rings.place(&sd.ring);
     DescribedDomain {
         name: sd.name,
         level: sd.level,
@@ -85,7 +83,31 @@ fn describe_domain(rules: &DomainRules, sd: &SchedDomain) -> DescribedDomain {
         min_interval_ms: sd.min_interval_ms,
         max_interval_ms: sd.max_interval_ms,
         imb_numa_nr: sd.imb_numa_nr,
-        groups: sd.ring.clone(),
+        ring,
+        ring_start,
+        nr_groups: sd.ring.len(),
+    }
+}
+
+/// Rings that differ in more than where they start.
+#[derive(Default)]
+struct Rings {
+    rings: Vec<Vec<usize>>,
+    known: HashMap<Vec<usize>, usize>,
+}
+
+impl Rings {
+    /// The index of a ring, and where in it this one starts.
+    fn place(&mut self, ring: &[usize]) -> (usize, usize) {
+        let lowest = (0..ring.len()).min_by_key(|&place| ring[place]).unwrap_or(0);
+        let (before, from) = ring.split_at(lowest);
+        let turned = [from, before].concat();
+        let next = self.rings.len();
+        let index = *self.known.entry(turned.clone()).or_insert(next);
+        if index == next {
+            self.rings.push(turned);
+        }
+        (index, (ring.len() - lowest) % ring.len().max(1))
     }
 }
 
@@ -93,6 +115,7 @@ fn describe_domain(rules: &DomainRules, sd: &SchedDomain) -> DescribedDomain {
 struct DescribedDomains<'a> {
     kernel: &'a str,
     groups: Vec<DescribedGroup>,
+    rings: Vec<Vec<usize>>,
     cpus: Vec<DescribedCpu>,
 }
 
@@ -134,7 +157,9 @@ struct DescribedDomain {
     min_interval_ms: u64,
     max_interval_ms: u64,
     imb_numa_nr: u32,
-    groups: Vec<usize>,
+    nr_groups: usize,
+    ring: usize,
+    ring_start: usize,
 }
 
 #[derive(Serialize)]
@@ -163,7 +188,8 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         let cpu = &value["cpus"][1];
         assert_eq!(cpu["domains"][0]["name"], "MC");
-        assert_eq!(cpu["domains"][0]["groups"], serde_json::json!([1, 0]));
+        assert_eq!(value["rings"], serde_json::json!([[0, 1]]));
+        assert_eq!([&cpu["domains"][0]["ring"], &cpu["domains"][0]["ring_start"]], [0, 1]);
         assert_eq!(value["groups"][0]["span"], "0");
         assert_eq!(cpu["removed"][0]["reason"], "one CPU only");
         let error = domains_json(&MachineSpec::uniform("duo", 2), "v4.2").unwrap_err().to_string();

@@ -683,7 +683,7 @@ fn asym_prefer_cpu(machine: &MachineSpec, cpus: &[usize]) -> usize {
 }
 
 /// Ascending CPUs as half-open runs.
-fn runs(cpus: &[usize]) -> Vec<(usize, usize)> {
+pub(super) fn runs(cpus: &[usize]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {
         match runs.last_mut() {

@@ -221,8 +221,8 @@ fn numa_levels(
     let mut reached = vec![0; nr_nodes];
     let mut mask = vec![CpuMask::new(nr_cpus); nr_nodes];
     let mut weight = vec![0; nr_nodes];
-    let mut span = vec![spans.intern(CpuMask::new(nr_cpus)); nr_nodes];
-    let none = span.first().copied();
+    let none = spans.intern(CpuMask::new(nr_cpus));
+    let mut span = vec![none; nr_nodes];
     let mut levels = Vec::new();
     for (index, &distance) in distances.iter().enumerate() {
         for from in (0..nr_nodes).filter(|&node| has_cpu[node]) {
@@ -246,9 +246,7 @@ fn numa_levels(
             name: if index == 0 { "NODE" } else { "NUMA" },
             flags: if index == 0 { SdFlags::default() } else { SdFlags::NUMA.with(overlap) },
             distance: if index == 0 { 0 } else { distance },
-            mask: (0..nr_cpus)
-                .map(|cpu| if online(cpu) { span[node(cpu)] } else { none.expect("has nodes") })
-                .collect(),
+            mask: (0..nr_cpus).map(|cpu| if online(cpu) { span[node(cpu)] } else { none }).collect(),
             weight: (0..nr_cpus).map(|cpu| if online(cpu) { weight[node(cpu)] } else { 0 }).collect(),
         });
     }

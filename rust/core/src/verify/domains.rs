@@ -5,6 +5,7 @@ use std::fmt::Debug;
 
 use serde::Deserialize;
 
+use crate::topology::spec::MAX_CPUS;
 use crate::topology::{DomainRules, MachineSpec, SchedDomains, SdFlags, build_sched_domains};
 
 /// Families of this file: vector files are named `<family>.jsonl.gz`.
@@ -108,6 +109,9 @@ fn same<T: PartialEq + Debug>(what: &str, expected: &T, got: &T) -> Result<(), S
 fn machine_of(case: &Case) -> Result<MachineSpec, String> {
     let Case { input, guest, .. } = case;
     let nr_cpus = input.n_cpus;
+    if nr_cpus > MAX_CPUS {
+        return Err(format!("n_cpus {nr_cpus}: more than {MAX_CPUS}"));
+    }
     let mut node = vec![0; nr_cpus];
     for (index, requested) in input.nodes.iter().enumerate() {
         for &cpu in &requested.cpus {

@@ -24,7 +24,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for level in 0..records[0].classification.len() {
         for group_type in 0..7 {
             let counts: Vec<u64> = (0..5)
-                .map(|bucket| records.iter().map(|record| record.classification[level][group_type][bucket]).sum())
+                .map(|bucket| {
+                    records.iter().map(|record| record.classification[level][group_type][bucket]).sum()
+                })
                 .collect();
             println!("level {level} group_type {group_type} by running tasks {counts:?}");
         }

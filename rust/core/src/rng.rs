@@ -56,7 +56,8 @@ mod tests {
     #[test]
     fn streams_differ_by_seed_name_and_index() {
         let first = |seed, name, index| Rng::stream(seed, name, index).next_u64();
-        let draws = [first(1, "a", 0), first(2, "a", 0), first(1, "b", 0), first(1, "a", 1), first(1, "ab", 0)];
+        let draws =
+            [first(1, "a", 0), first(2, "a", 0), first(1, "b", 0), first(1, "a", 1), first(1, "ab", 0)];
         for (i, draw) in draws.iter().enumerate() {
             assert!(draws[i + 1..].iter().all(|other| other != draw));
         }

@@ -21,7 +21,12 @@ pub struct Progress {
 /// Runs a scenario under each seed, on `threads` threads; the records come in the order of the seeds.
 ///
 /// A record depends on scenario and seed only: not on the threads, nor on the other seeds.
-pub fn run_seeds(scenario: &Scenario, seeds: &[u64], threads: usize, progress: &Progress) -> Result<Vec<Record>> {
+pub fn run_seeds(
+    scenario: &Scenario,
+    seeds: &[u64],
+    threads: usize,
+    progress: &Progress,
+) -> Result<Vec<Record>> {
     let setup = scenario.setup()?;
     let run = |&seed: &u64| {
         if progress.stop.load(Ordering::Relaxed) {

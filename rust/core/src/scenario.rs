@@ -74,7 +74,8 @@ impl WorkloadSpec {
 impl KernelSpec {
     /// Reads a kernel from JSON.
     pub fn from_json(json: &str) -> Result<Self> {
-        serde_json::from_str(json).map_err(|error| SimError::invalid("kernel", "the JSON given", error.to_string()))
+        serde_json::from_str(json)
+            .map_err(|error| SimError::invalid("kernel", "the JSON given", error.to_string()))
     }
 
     /// The table of slots: generation, then patches, then single slots.

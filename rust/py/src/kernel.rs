@@ -14,9 +14,16 @@ use crate::error::to_py;
 #[pyfunction]
 pub fn kernels() -> Vec<BTreeMap<&'static str, &'static str>> {
     let row = |name, kind, base, source, summary| {
-        BTreeMap::from([("name", name), ("kind", kind), ("base", base), ("source", source), ("summary", summary)])
+        BTreeMap::from([
+            ("name", name),
+            ("kind", kind),
+            ("base", base),
+            ("source", source),
+            ("summary", summary),
+        ])
     };
-    let generations = REGISTRY.iter().map(|kernel| row(kernel.name, "generation", "", kernel.source, kernel.summary));
+    let generations =
+        REGISTRY.iter().map(|kernel| row(kernel.name, "generation", "", kernel.source, kernel.summary));
     let patches = patches::REGISTRY
         .iter()
         .map(|patch| row(patch.name, "patch", patch.base.name, patch.source, patch.summary));

@@ -8,10 +8,10 @@ use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use schedlab_core::SimError;
+use schedlab_core::kernels::env::GroupType;
 use schedlab_core::record::{
     CPU_FIELDS, DOMAIN_FIELDS, METRIC_TABLE, NR_BUCKETS, NR_GROUP_TYPES, Record, level_names,
 };
-use schedlab_core::kernels::env::GroupType;
 use schedlab_core::run::{Progress, run_seeds};
 use schedlab_core::scenario::Scenario;
 use schedlab_core::sim::cost::{COST_TABLE, CostModel};
@@ -58,7 +58,9 @@ pub fn simulate<'py>(
         match (interrupted, records) {
             (Some(error), _) => Err(error),
             (None, Ok(records)) => records.map_err(to_py),
-            (None, Err(_)) => Err(to_py(SimError::Invariant("a run panicked; its message went to stderr".to_owned()))),
+            (None, Err(_)) => {
+                Err(to_py(SimError::Invariant("a run panicked; its message went to stderr".to_owned())))
+            }
         }
     })?;
     let setup = scenario.setup().map_err(to_py)?;
@@ -88,8 +90,9 @@ fn to_arrays<'py>(py: Python<'py>, records: &[Record], levels: Vec<String>) -> P
     let nr_cpus = records.first().map_or(0, |record| record.cpus.len());
     let nr_levels = levels.len();
     let shape = (records.len(), nr_levels, NR_GROUP_TYPES, NR_BUCKETS);
-    let classification =
-        Array4::from_shape_fn(shape, |(seed, level, class, bucket)| records[seed].classification[level][class][bucket]);
+    let classification = Array4::from_shape_fn(shape, |(seed, level, class, bucket)| {
+        records[seed].classification[level][class][bucket]
+    });
     let mut cpus = Array3::zeros((records.len(), nr_cpus, CPU_FIELDS.len()));
     let mut domains = Array4::zeros((records.len(), nr_cpus, nr_levels, DOMAIN_FIELDS.len()));
     for (seed, record) in records.iter().enumerate() {

@@ -49,14 +49,20 @@ fn place_entity(env: &QueueEnv<'_>, cfs: &CfsRq, se: &SchedEntity, initial: bool
 /// kernel/sched/fair.c, v5.7, pick_next_entity(): the leftmost entity, unless a buddy may run without unfairness.
 fn pick_next_entity(env: &QueueEnv<'_>, cfs: &CfsRq, curr: TaskId) -> TaskId {
     let leftmost = match cfs.timeline.first() {
-        Some((vruntime, task)) if curr == NO_TASK || !vruntime_before(env.tasks[curr as usize].se.vruntime, vruntime) => {
+        Some((vruntime, task))
+            if curr == NO_TASK || !vruntime_before(env.tasks[curr as usize].se.vruntime, vruntime) =>
+        {
             task
         }
         _ => curr,
     };
     let fair = |buddy: TaskId| {
         buddy != NO_TASK
-            && (env.queue.wakeup_preempt_entity.f)(env, &env.tasks[buddy as usize].se, &env.tasks[leftmost as usize].se) < 1
+            && (env.queue.wakeup_preempt_entity.f)(
+                env,
+                &env.tasks[buddy as usize].se,
+                &env.tasks[leftmost as usize].se,
+            ) < 1
     };
     if fair(cfs.next) {
         cfs.next
@@ -90,7 +96,9 @@ fn check_preempt_tick(env: &QueueEnv<'_>, cfs: &CfsRq) -> TickVerdict {
         return TickVerdict::RunOn;
     }
     match cfs.timeline.first() {
-        Some((vruntime, _)) if curr.vruntime.wrapping_sub(vruntime) as i64 > ideal_runtime as i64 => TickVerdict::Ahead,
+        Some((vruntime, _)) if curr.vruntime.wrapping_sub(vruntime) as i64 > ideal_runtime as i64 => {
+            TickVerdict::Ahead
+        }
         _ => TickVerdict::RunOn,
     }
 }

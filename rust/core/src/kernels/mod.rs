@@ -20,10 +20,10 @@ pub mod v5_7;
 
 use std::fmt;
 
+use self::cfs::{QueueEnv, TickVerdict};
 use self::env::{
     GroupType, IdlestEnv, LbEnv, SdLbStats, SgLbStats, SrcQueue, TaskView, WakeAffineEnv, WakeTarget,
 };
-use self::cfs::{QueueEnv, TickVerdict};
 use self::patches::Patch;
 use self::sis::{IdleSearch, PlacementRule};
 use crate::error::{Result, SimError};

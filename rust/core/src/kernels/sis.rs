@@ -82,7 +82,11 @@ impl IdleSearch<'_> {
 }
 
 /// kernel/sched/fair.c, v5.6, select_idle_sibling(): first hit wins.
-pub fn select_idle_sibling(search: &mut IdleSearch<'_>, prev: usize, target: usize) -> (usize, PlacementRule) {
+pub fn select_idle_sibling(
+    search: &mut IdleSearch<'_>,
+    prev: usize,
+    target: usize,
+) -> (usize, PlacementRule) {
     if search.is_idle(target) {
         return (target, PlacementRule::TargetIdle);
     }
@@ -118,7 +122,11 @@ pub fn select_idle_sibling(search: &mut IdleSearch<'_>, prev: usize, target: usi
 }
 
 /// kernel/sched/fair.c, v5.7, select_idle_sibling(): machines of asymmetric capacity search theirs first, and only there.
-pub fn select_idle_sibling_asym(search: &mut IdleSearch<'_>, prev: usize, target: usize) -> (usize, PlacementRule) {
+pub fn select_idle_sibling_asym(
+    search: &mut IdleSearch<'_>,
+    prev: usize,
+    target: usize,
+) -> (usize, PlacementRule) {
     // sd_asym_cpucapacity: the lowest domain that holds CPUs of different capacity.
     let flag = crate::topology::SdFlags::ASYM_CPUCAPACITY;
     let asym = search.domains.per_cpu[target].iter().find(|sd| sd.flags.has(flag));

@@ -110,7 +110,10 @@ pub const CPU_FIELDS: &[&str] = &[
 
 /// Counters of one domain of one CPU for /proc/schedstat; arrays are by idle type: idle, busy, newly idle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the kernel's own names, explained in Documentation/scheduler/sched-stats.rst")]
+#[allow(
+    missing_docs,
+    reason = "the kernel's own names, explained in Documentation/scheduler/sched-stats.rst"
+)]
 pub struct DomainCounters {
     pub lb_count: [u64; 3],
     pub lb_balanced: [u64; 3],
@@ -242,7 +245,8 @@ pub fn level_names(domains: &SchedDomains) -> Vec<String> {
 }
 
 fn level_names_of(hierarchy: &[SchedDomain]) -> Vec<String> {
-    let number = |level: usize| hierarchy[..=level].iter().filter(|sd| sd.name == hierarchy[level].name).count();
+    let number =
+        |level: usize| hierarchy[..=level].iter().filter(|sd| sd.name == hierarchy[level].name).count();
     (0..hierarchy.len())
         .map(|level| match number(level) {
             1 => hierarchy[level].name.to_owned(),
@@ -255,14 +259,22 @@ impl Record {
     /// An empty record for a machine.
     pub fn new(domains: &SchedDomains, nr_online: u64, now: u64) -> Self {
         let names = level_names(domains);
-        let index_of = |name: &String| names.iter().position(|other| other == name).expect("every level has a name");
-        let level_index =
-            domains.per_cpu.iter().map(|hierarchy| level_names_of(hierarchy).iter().map(index_of).collect()).collect();
+        let index_of =
+            |name: &String| names.iter().position(|other| other == name).expect("every level has a name");
+        let level_index = domains
+            .per_cpu
+            .iter()
+            .map(|hierarchy| level_names_of(hierarchy).iter().map(index_of).collect())
+            .collect();
         Self {
             metrics: Metrics::default(),
             classification: vec![[[0; NR_BUCKETS]; NR_GROUP_TYPES]; names.len()],
             cpus: vec![CpuCounters::default(); domains.nr_cpus],
-            domains: domains.per_cpu.iter().map(|hierarchy| vec![DomainCounters::default(); hierarchy.len()]).collect(),
+            domains: domains
+                .per_cpu
+                .iter()
+                .map(|hierarchy| vec![DomainCounters::default(); hierarchy.len()])
+                .collect(),
             level_index,
             timing: false,
             integrated_ns: now,
@@ -329,7 +341,8 @@ impl Record {
         self.metrics.wakeups += 1;
         self.metrics.wakeups_prev += i64::from(cpu == prev);
         self.metrics.wakeups_local += i64::from(cpu == this_cpu);
-        self.metrics.wakeups_to_idle += i64::from(!matches!(rule, PlacementRule::Target | PlacementRule::KthreadStack));
+        self.metrics.wakeups_to_idle +=
+            i64::from(!matches!(rule, PlacementRule::Target | PlacementRule::KthreadStack));
         self.cpus[cpu].ttwu_count += 1;
         self.cpus[cpu].ttwu_local += u64::from(cpu == this_cpu);
     }

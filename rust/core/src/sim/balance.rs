@@ -534,8 +534,7 @@ impl Sim<'_> {
             let reduced = capacity * u64::from(sd.imbalance_pct) < original * 100;
             let misfit = self.stats.misfit_task_load[cpu] != 0
                 && self.topo.per_cpu[cpu].iter().any(|sd| sd.flags.has(SdFlags::ASYM_CPUCAPACITY));
-            let busy_llc =
-                self.topo.llc_level[cpu].is_some() && self.nr_busy_cpus[self.topo.llc_id[cpu]] > 1;
+            let busy_llc = self.topo.llc_level[cpu].is_some() && self.nr_busy_cpus[self.topo.llc_id[cpu]] > 1;
             if rq.cfs.nr_running >= 2 || (rq.cfs.nr_running >= 1 && reduced) || misfit || busy_llc {
                 work = Some(KickWork::Balance);
             }

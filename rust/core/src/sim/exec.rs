@@ -46,7 +46,9 @@ impl Sim<'_> {
                 if ended { (Phase::Work, self.cost.reap_ns) } else { (Phase::Look, self.cost.poll_ns) }
             }
             Op::ClockStart | Op::ClockStop => (Phase::Work, 0),
-            Op::Exit => (Phase::Work, if self.threads { self.cost.thread_exit_ns } else { self.cost.exit_ns }),
+            Op::Exit => {
+                (Phase::Work, if self.threads { self.cost.thread_exit_ns } else { self.cost.exit_ns })
+            }
         };
         let task = &mut self.tasks[task as usize];
         task.program.phase = phase;
@@ -63,7 +65,9 @@ impl Sim<'_> {
         };
         let channel = &mut self.channels[id as usize];
         let task = &mut self.tasks[task as usize];
-        let work = task.rng.jitter(if read { costs.read_ns } else { costs.write_ns }, self.cost.work_jitter_permille);
+        let work = task
+            .rng
+            .jitter(if read { costs.read_ns } else { costs.write_ns }, self.cost.work_jitter_permille);
         // Operations on one channel queue at its lock; waiters spin.
         let wait = channel.locked_until_ns.saturating_sub(self.now);
         channel.locked_until_ns = self.now + wait + costs.locked_ns + transfer;

@@ -452,7 +452,12 @@ impl Sim<'_> {
 }
 
 /// Puts a task at the head of a list whose links live in the tasks.
-pub(super) fn list_push_head(tasks: &mut [super::rq::Task], head: &mut TaskId, tail: &mut TaskId, task: TaskId) {
+pub(super) fn list_push_head(
+    tasks: &mut [super::rq::Task],
+    head: &mut TaskId,
+    tail: &mut TaskId,
+    task: TaskId,
+) {
     tasks[task as usize].list_prev = NO_TASK;
     tasks[task as usize].list_next = *head;
     if *head == NO_TASK {

@@ -27,18 +27,26 @@ impl Sim<'_> {
         while task != NO_TASK {
             let this = &self.tasks[task as usize];
             if usize::from(this.cpu) != cpu || !this.se.on_rq || this.state != TaskState::Runnable {
-                return fail(format!("task {task} is listed here, but is {:?} on CPU {}", this.state, this.cpu));
+                return fail(format!(
+                    "task {task} is listed here, but is {:?} on CPU {}",
+                    this.state, this.cpu
+                ));
             }
             weight += this.se.weight;
             listed += 1;
             task = this.list_next;
         }
         if listed != queued || weight != rq.cfs.load.weight {
-            return fail(format!("{listed} tasks of weight {weight} listed, {queued} of {} queued", rq.cfs.load.weight));
+            return fail(format!(
+                "{listed} tasks of weight {weight} listed, {queued} of {} queued",
+                rq.cfs.load.weight
+            ));
         }
         let mut before = None;
         for (vruntime, task) in rq.cfs.timeline.iter() {
-            if self.tasks[task as usize].se.vruntime != vruntime || before.is_some_and(|b| vruntime_before(vruntime, b)) {
+            if self.tasks[task as usize].se.vruntime != vruntime
+                || before.is_some_and(|b| vruntime_before(vruntime, b))
+            {
                 return fail(format!("task {task} stands at {vruntime} in the timeline"));
             }
             before = Some(vruntime);
@@ -47,7 +55,9 @@ impl Sim<'_> {
             return fail("its idle flag is wrong".to_owned());
         }
         // A new task may bring half of the spare utilization on top of a CPU that is already full.
-        if rq.cfs.avg.util_avg > 2 * 1024 || rq.cfs.avg.load_avg > 2 * 88_761 * (u64::from(rq.cfs.nr_running) + 4096) {
+        if rq.cfs.avg.util_avg > 2 * 1024
+            || rq.cfs.avg.load_avg > 2 * 88_761 * (u64::from(rq.cfs.nr_running) + 4096)
+        {
             return fail(format!("its signals are out of bounds: {:?}", rq.cfs.avg));
         }
         Ok(())

@@ -156,7 +156,10 @@ pub fn run(setup: &Setup, seed: u64, stop: &AtomicBool) -> Result<Record> {
     while !sim.stopped {
         let (time, cpu) = sim.events.first();
         if time >= NEVER {
-            return Err(SimError::Invariant(format!("at {} ns no event is pending, but tasks are left", sim.now)));
+            return Err(SimError::Invariant(format!(
+                "at {} ns no event is pending, but tasks are left",
+                sim.now
+            )));
         }
         sim.now = time;
         sim.handle(cpu);
@@ -389,7 +392,8 @@ impl<'a> Sim<'a> {
 
     /// Speed of a thread, by how many of its siblings are busy.
     fn smt_speed(&self, cpu: usize) -> u32 {
-        let busy = self.topo.smt_mask[cpu].iter().filter(|&other| other != cpu && self.rqs[other].curr != NO_TASK);
+        let busy =
+            self.topo.smt_mask[cpu].iter().filter(|&other| other != cpu && self.rqs[other].curr != NO_TASK);
         let permille = match busy.count() {
             0 => 1000,
             1 => self.cost.smt2_speed_permille,
@@ -507,7 +511,8 @@ impl<'a> Sim<'a> {
             .iter()
             .map(|hierarchy| {
                 let state = |sd: &crate::topology::SchedDomain| SdState {
-                    last_balance: jiffies - balance_phase.below(sd.min_interval_ms * u64::from(setup.tunables.hz) / 1000 + 1),
+                    last_balance: jiffies
+                        - balance_phase.below(sd.min_interval_ms * u64::from(setup.tunables.hz) / 1000 + 1),
                     balance_interval_ms: sd.min_interval_ms,
                     nr_balance_failed: 0,
                     max_newidle_lb_cost: 0,
@@ -552,7 +557,12 @@ impl<'a> Sim<'a> {
             events: EventQueue::new(nr_cpus),
             rqs,
             tasks: Vec::with_capacity(setup.load.tasks.len()),
-            channels: setup.load.channels.iter().map(|&kind| Channel::new(kind, setup.load.message_bytes)).collect(),
+            channels: setup
+                .load
+                .channels
+                .iter()
+                .map(|&kind| Channel::new(kind, setup.load.message_bytes))
+                .collect(),
             ops: &setup.load.ops,
             threads: setup.load.threads,
             message_costs: [

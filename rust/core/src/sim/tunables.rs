@@ -72,7 +72,11 @@ impl TunableSettings {
             // The bounds of kernel/sysctl.c: 100 us (0 for the wake-up granularity) to 1 s.
             let least = if name == "wakeup_granularity_ns" { 0 } else { 100_000 };
             if let Some(value) = value.filter(|value| !(least..=1_000_000_000).contains(value)) {
-                return Err(SimError::invalid(format!("tunables.{name}"), value, format!("is {least} to 1000000000 ns")));
+                return Err(SimError::invalid(
+                    format!("tunables.{name}"),
+                    value,
+                    format!("is {least} to 1000000000 ns"),
+                ));
             }
         }
         if let Some(cost) = self.migration_cost_ns.filter(|cost| !(-1..=1_000_000_000).contains(cost)) {
@@ -175,10 +179,17 @@ mod tests {
 
     #[test]
     fn settings_out_of_range_name_argument_value_and_rule() {
-        let error = TunableSettings { pelt_half_life_ms: Some(0), ..Default::default() }.validate().unwrap_err();
+        let error =
+            TunableSettings { pelt_half_life_ms: Some(0), ..Default::default() }.validate().unwrap_err();
         assert_eq!(error.to_string(), "tunables.pelt_half_life_ms = 0: is 1 to 1024");
         let error = TunableSettings { hz: Some(999), ..Default::default() }.validate().unwrap_err();
         assert_eq!(error.to_string(), "tunables.hz = 999: is 100, 250, 300 or 1000");
-        assert!(Features::default().set("GENTLE_SLEEPERS", true).unwrap_err().to_string().contains("GENTLE_FAIR_SLEEPERS"));
+        assert!(
+            Features::default()
+                .set("GENTLE_SLEEPERS", true)
+                .unwrap_err()
+                .to_string()
+                .contains("GENTLE_FAIR_SLEEPERS")
+        );
     }
 }

@@ -19,7 +19,13 @@ impl Sim<'_> {
     /// try_to_wake_up(): `waker` runs on `this_cpu`. False if the task was not asleep.
     ///
     /// `sync`: the waker says that it is about to sleep (WF_SYNC). The waker pays for the work done here.
-    pub(super) fn try_to_wake_up(&mut self, this_cpu: usize, waker: TaskId, task: TaskId, sync: bool) -> bool {
+    pub(super) fn try_to_wake_up(
+        &mut self,
+        this_cpu: usize,
+        waker: TaskId,
+        task: TaskId,
+        sync: bool,
+    ) -> bool {
         if self.tasks[task as usize].state != TaskState::Sleeping {
             return false;
         }
@@ -341,7 +347,9 @@ impl Sim<'_> {
         let mut least_loaded = this_cpu;
         let mut min_load = u64::MAX;
         let mut latest_stamp = 0;
-        for cpu in group.runs.iter().flat_map(|&(start, end)| start..end).filter(|&cpu| self.may_run_on(task, cpu)) {
+        for cpu in
+            group.runs.iter().flat_map(|&(start, end)| start..end).filter(|&cpu| self.may_run_on(task, cpu))
+        {
             if self.stats.sched_idle[cpu] {
                 return cpu;
             }

@@ -75,15 +75,26 @@ impl Hackbench {
             }
         }
         if self.bytes > MAX_BYTES {
-            return Err(SimError::invalid("bytes", self.bytes, format!("must be at most {MAX_BYTES}, a page of a pipe")));
+            return Err(SimError::invalid(
+                "bytes",
+                self.bytes,
+                format!("must be at most {MAX_BYTES}, a page of a pipe"),
+            ));
         }
         let tasks = u64::from(self.groups) * (u64::from(self.senders) + u64::from(self.receivers));
         if tasks >= MAX_TASKS {
-            let rule = format!("with {} + {} tasks a group there must be fewer than {MAX_TASKS}", self.senders, self.receivers);
+            let rule = format!(
+                "with {} + {} tasks a group there must be fewer than {MAX_TASKS}",
+                self.senders, self.receivers
+            );
             return Err(SimError::invalid("groups", self.groups, rule));
         }
         if u64::from(self.loops) * u64::from(self.senders.max(self.receivers)) > u64::from(u32::MAX) {
-            return Err(SimError::invalid("loops", self.loops, "must leave each task fewer than 2^32 messages"));
+            return Err(SimError::invalid(
+                "loops",
+                self.loops,
+                "must leave each task fewer than 2^32 messages",
+            ));
         }
         Ok(())
     }
@@ -109,7 +120,12 @@ impl Hackbench {
         let mut tasks = vec![main];
         let mut add = |ops: &mut Vec<Op>, op: Op, count: u32| {
             let program = ops.len() as u32;
-            ops.extend([Op::Write { first: READY, count: 1, rounds: 1 }, Op::Poll { channel: WAKE }, op, Op::Exit]);
+            ops.extend([
+                Op::Write { first: READY, count: 1, rounds: 1 },
+                Op::Poll { channel: WAKE },
+                op,
+                Op::Exit,
+            ]);
             for _ in 0..count {
                 let id = tasks.len() as TaskId;
                 let mm = if self.mode == Mode::Thread { 0 } else { id };

@@ -117,6 +117,7 @@ class ReproducedRow:
         return fields
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Reproduction:
     """A reproduced table.
 
@@ -131,20 +132,13 @@ class Reproduction:
             unit, base, patched).
     """
 
-    def __init__(
-        self,
-        table: Table,
-        rows: list[ReproducedRow],
-        seeds: int,
-        wall_s: float,
-        full: bool,
-        notes: Sequence[str],
-        explanation: pd.DataFrame,
-    ) -> None:
-        """Keeps the parts; `reproduce` makes them."""
-        self.table, self.rows, self.seeds, self.wall_s, self.full = table, rows, seeds, wall_s, full
-        self.notes = list(notes)
-        self.explanation = explanation
+    table: Table
+    rows: list[ReproducedRow]
+    seeds: int
+    wall_s: float
+    full: bool
+    notes: list[str]
+    explanation: pd.DataFrame
 
     @property
     def rule(self) -> str:

@@ -67,6 +67,7 @@ def compare(
     return Comparison(metric, rate, names, rows)
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """A table of two sides.
 
@@ -77,9 +78,10 @@ class Comparison:
         rows: the compared rows.
     """
 
-    def __init__(self, metric: str, rate: bool, names: tuple[str, str], rows: list[ComparedRow]) -> None:
-        """Keeps the parts; `compare` makes them."""
-        self.metric, self.rate, self.names, self.rows = metric, rate, names, rows
+    metric: str
+    rate: bool
+    names: tuple[str, str]
+    rows: list[ComparedRow]
 
     def to_pandas(self) -> pd.DataFrame:
         """One row a compared row, all numbers unrounded; stddev is of the sample, CoeffVar in per cent."""

@@ -117,6 +117,7 @@ class ReproducedRow:
         return fields
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Reproduction:
     """A reproduced table.
 
@@ -131,20 +132,13 @@ class Reproduction:
             unit, base, patched).
     """
 
-    def __init__(
-        self,
-        table: Table,
-        rows: list[ReproducedRow],
-        seeds: int,
-        wall_s: float,
-        full: bool,
-        notes: Sequence[str],
-        explanation: pd.DataFrame,
-    ) -> None:
-        """Keeps the parts; `reproduce` makes them."""
-        self.table, self.rows, self.seeds, self.wall_s, self.full = table, rows, seeds, wall_s, full
-        self.notes = list(notes)
-        self.explanation = explanation
+    table: Table
+    rows: list[ReproducedRow]
+    seeds: int
+    wall_s: float
+    full: bool
+    notes: list[str]
+    explanation: pd.DataFrame
 
     @property
     def rule(self) -> str:
@@ -216,10 +210,17 @@ class Reproduction:
         return lines
 
     def _moved(self) -> tuple[list[str], list[list[str]]]:
-        header = ["row", "what moved it", "unit", f"base {self.table.base}", f"patched {self.table.patched}"]
+        """A line a counter, a column a row of the table: base -> patched."""
+        labels = list(dict.fromkeys(self.explanation["row"]))
+        cells = {
+            (row, counter): f"{base:.4g} -> {patched:.4g}"
+            for row, counter, _, base, patched in self.explanation.itertuples(index=False)
+        }
+        counters = dict(zip(self.explanation["counter"], self.explanation["unit"], strict=True))
+        header = [f"what moved it ({self.table.base} -> {self.table.patched})", "unit", *labels]
         rows = [
-            [str(row), str(counter), str(unit), f"{base:.6g}", f"{patched:.6g}"]
-            for row, counter, unit, base, patched in self.explanation.itertuples(index=False)
+            [counter, unit, *(cells[label, counter] for label in labels)]
+            for counter, unit in counters.items()
         ]
         return header, rows
 
@@ -239,7 +240,7 @@ class Reproduction:
         parts += [textwrap.fill(line, 110, subsequent_indent="  ") for line in self._lines()]
         if len(self.explanation):
             moved_header, moved = self._moved()
-            parts += ["", text_table(moved_header, moved, left=3)]
+            parts += ["", text_table(moved_header, moved, left=2)]
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
@@ -247,7 +248,7 @@ class Reproduction:
         html = html_table(header, rows, caption=self._caption()) + paragraphs(self._lines())
         if len(self.explanation):
             moved_header, moved = self._moved()
-            html += html_table(moved_header, moved, left=3)
+            html += html_table(moved_header, moved, left=2)
         return html
 
 

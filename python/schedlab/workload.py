@@ -7,6 +7,9 @@ from typing import Any, ClassVar
 
 from schedlab._arguments import bad_argument, choice, integer
 
+MOST = 2**32 - 1
+"""What the core can count of anything in a workload; lower limits of its own it names itself."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Hackbench:
@@ -25,7 +28,7 @@ class Hackbench:
         bytes: size of a message, `-s`.
 
     Raises:
-        ValueError: a count is not an integer of at least 1, or `ipc` or `mode` is unknown.
+        ValueError: a count is not an integer from 1 to 2**32 - 1, or `ipc` or `mode` is unknown.
     """
 
     groups: int = 10
@@ -41,7 +44,7 @@ class Hackbench:
     def __post_init__(self) -> None:
         """Checks the arguments' types; how much is too much, the core says before it runs."""
         for name in ("groups", "loops", "senders", "receivers", "bytes"):
-            object.__setattr__(self, name, integer(name, getattr(self, name), minimum=1))
+            object.__setattr__(self, name, integer(name, getattr(self, name), 1, MOST))
         choice("ipc", self.ipc, ("pipe", "socket"))
         choice("mode", self.mode, ("process", "thread"))
 

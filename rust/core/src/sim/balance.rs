@@ -258,7 +258,8 @@ impl Sim<'_> {
         let pass_cost = self.cost.balance_pass_ns
             + u64::from(sd.span_weight) * self.cost.balance_cpu_ns
             + u64::from(ld_moved) * self.cost.balance_move_ns;
-        self.rqs[cpu].overhead_ns += pass_cost;
+        // Whoever balances pays, also on behalf of a tickless CPU.
+        self.rqs[self.this_cpu].overhead_ns += pass_cost;
         if outcome == Outcome::Done {
             return ld_moved;
         }

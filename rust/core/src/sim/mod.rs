@@ -316,11 +316,10 @@ impl<'a> Sim<'a> {
         }
         let last = usize::from(self.tasks[next as usize].last_run_cpu);
         if last != cpu && !self.topo.smt_mask[cpu].test(last) {
-            cost += self.distance_cost(
-                cpu,
-                last,
-                [self.cost.refill_llc_ns, self.cost.refill_node_ns, self.cost.refill_remote_ns],
-            );
+            let refill =
+                [self.cost.refill_llc_kib_ns, self.cost.refill_node_kib_ns, self.cost.refill_remote_kib_ns];
+            cost +=
+                self.distance_cost(cpu, last, refill) * u64::from(self.tasks[next as usize].footprint_kib);
         }
         self.rqs[cpu].overhead_ns += cost;
         self.tasks[next as usize].last_run_cpu = cpu as u16;
@@ -689,6 +688,7 @@ fn new_task(id: usize, spec: &crate::workload::TaskSpec, form: PeltForm, seed: u
         list_prev: NO_TASK,
         list_next: NO_TASK,
         mm: spec.mm,
+        footprint_kib: spec.footprint_kib,
         remaining_ns: 0,
         queued_since_ns: 0,
         program: Program::new(spec.program, spec.parent),

@@ -20,6 +20,9 @@ const MAX_TASKS: u64 = 1 << 20;
 /// The longest message, bytes: a page of a pipe.
 const MAX_BYTES: u32 = 4096;
 
+/// Stacks, task structures and buffers of a task that only passes short messages on, KiB: assumed.
+const FOOTPRINT_KIB: u32 = 16;
+
 /// The arguments of a hackbench run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -116,7 +119,13 @@ impl Hackbench {
             Op::Reap { children },
             Op::ClockStop,
         ];
-        let main = TaskSpec { program: 0, parent: 0, mm: 0, weight: LoadWeight::NICE_0 };
+        let main = TaskSpec {
+            program: 0,
+            parent: 0,
+            mm: 0,
+            footprint_kib: FOOTPRINT_KIB,
+            weight: LoadWeight::NICE_0,
+        };
         let mut tasks = vec![main];
         let mut add = |ops: &mut Vec<Op>, op: Op, count: u32| {
             let program = ops.len() as u32;
@@ -129,7 +138,13 @@ impl Hackbench {
             for _ in 0..count {
                 let id = tasks.len() as TaskId;
                 let mm = if self.mode == Mode::Thread { 0 } else { id };
-                tasks.push(TaskSpec { program, parent: 0, mm, weight: LoadWeight::NICE_0 });
+                tasks.push(TaskSpec {
+                    program,
+                    parent: 0,
+                    mm,
+                    footprint_kib: FOOTPRINT_KIB,
+                    weight: LoadWeight::NICE_0,
+                });
             }
         };
         for group in 0..self.groups {

@@ -33,6 +33,8 @@ pub struct TaskSpec {
     pub parent: TaskId,
     /// Address space.
     pub mm: u32,
+    /// What it keeps in the caches, KiB: refilled after a move.
+    pub footprint_kib: u32,
     /// Weight, from nice or policy.
     pub weight: LoadWeight,
 }

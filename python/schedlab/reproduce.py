@@ -27,8 +27,8 @@ from schedlab.workload import Workload
 DEFAULT_SEEDS = 30
 """Seeds of a row: the least that fidelity asks of a small table."""
 
-REFERENCE = ("hackbench-arm64-dual-quad", "8")
-"""Table and row whose base time is the reference of tables that print levels only."""
+REFERENCE_ROW = "8"
+"""Row that tables which print one column only take the others against: the load that the machine was fitted on."""
 
 
 def reproduce(
@@ -61,12 +61,12 @@ class ReproducedRow:
 
     Attributes:
         row: its name.
-        published_base: figure printed for the base; the reference's in a table that prints levels.
+        published_base: figure printed for the base; the reference row's in a table that prints one column.
         published_patched: figure printed for the patched kernel.
         published_gain_pct: the printed gain, or that of the printed figures where none is printed.
         published_noise_pct: its noise, from the printed spreads.
         noise_assumed: a spread was not printed and is assumed to be 1 %.
-        simulated_base: simulated mean under the base kernel; the reference's likewise.
+        simulated_base: simulated mean under the base kernel; the reference row's likewise.
         simulated_patched: simulated mean under the patched kernel.
         simulated: simulated gain with its 95 % interval.
         calibrated: the machine's costs were fitted on this row's base figure.
@@ -331,16 +331,15 @@ def _times(laboratory: Laboratory, table: Table) -> tuple[list[ReproducedRow], E
 
 
 def _levels(laboratory: Laboratory, table: Table) -> tuple[list[ReproducedRow], Explanation]:
-    """Patched times of each row against the reference's base time."""
-    name, label = REFERENCE
-    of_reference = tables.named(name)
-    reference = next(row for row in of_reference.rows() if row.label == label)
-    base, _ = laboratory.pair(of_reference, reference)
-    assert reference.base is not None
+    """Patched times of each row against the patched time of the reference row: how time goes with the load."""
+    reference = next(row for row in table.rows() if row.label == REFERENCE_ROW)
+    _, level = laboratory.pair(table, reference)
     rows, explanation = [], []
     for published in table.rows():
         same_work, patched = laboratory.pair(table, published)
-        rows.append(_timed_row(table, published, reference.base, reference.base_stddev_pct, base, patched))
+        row = _timed_row(table, published, reference.patched, reference.patched_stddev_pct, level, patched)
+        # The reference against itself predicts nothing.
+        rows.append(dataclasses.replace(row, calibrated=published.label == REFERENCE_ROW))
         explanation += _moved(published.label, same_work, patched)
     return rows, explanation
 

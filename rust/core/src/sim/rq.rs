@@ -89,6 +89,8 @@ pub struct Task {
     pub remaining_ns: u64,
     /// Since when it waits in a runqueue, for run_delay.
     pub queued_since_ns: u64,
+    /// When `Op::WaitStart` lets it go, ns.
+    pub start_ns: u64,
     /// What it does.
     pub program: Program,
     /// The stream of its work times.

@@ -20,9 +20,6 @@ const MAX_TASKS: u64 = 1 << 20;
 /// The longest message, bytes: a page of a pipe.
 const MAX_BYTES: u32 = 4096;
 
-/// Stacks, task structures and buffers of a task that only passes short messages on, KiB: assumed.
-const FOOTPRINT_KIB: u32 = 16;
-
 /// The arguments of a hackbench run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -112,20 +109,14 @@ impl Hackbench {
         };
         let children = self.groups * (self.senders + self.receivers);
         let mut ops = vec![
-            Op::Fork { first: 1, count: children },
+            Op::Fork { first: 1, count: children, gap_ns: 0 },
             Op::Read { channel: READY, messages: children },
             Op::ClockStart,
             Op::Write { first: WAKE, count: 1, rounds: 1 },
             Op::Reap { children },
             Op::ClockStop,
         ];
-        let main = TaskSpec {
-            program: 0,
-            parent: 0,
-            mm: 0,
-            footprint_kib: FOOTPRINT_KIB,
-            weight: LoadWeight::NICE_0,
-        };
+        let main = TaskSpec::new(0, LoadWeight::NICE_0);
         let mut tasks = vec![main];
         let mut add = |ops: &mut Vec<Op>, op: Op, count: u32| {
             let program = ops.len() as u32;
@@ -138,13 +129,7 @@ impl Hackbench {
             for _ in 0..count {
                 let id = tasks.len() as TaskId;
                 let mm = if self.mode == Mode::Thread { 0 } else { id };
-                tasks.push(TaskSpec {
-                    program,
-                    parent: 0,
-                    mm,
-                    footprint_kib: FOOTPRINT_KIB,
-                    weight: LoadWeight::NICE_0,
-                });
+                tasks.push(TaskSpec { mm, ..TaskSpec::new(program, LoadWeight::NICE_0) });
             }
         };
         for group in 0..self.groups {
@@ -159,6 +144,8 @@ impl Hackbench {
             tasks,
             ops,
             channels: vec![channel; 2 + (self.groups * self.receivers) as usize],
+            barriers: Vec::new(),
+            actions: Vec::new(),
             message_bytes: self.bytes,
             threads: self.mode == Mode::Thread,
         }

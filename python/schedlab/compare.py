@@ -193,7 +193,7 @@ def _rows(side: object, argument: str) -> dict[str, Results]:
 def _row_label(results: object, fallback: str) -> str:
     """The number of groups of a workload that has them."""
     if isinstance(results, Runs):
-        return str(results.scenario.work.groups)
+        return str(results.scenario.work.to_dict().get("groups", fallback))
     if isinstance(results, pd.DataFrame):
         facts = results.attrs.get("provenance") or {}
         return str(facts.get("scenario", {}).get("workload", {}).get("groups", fallback))

@@ -22,13 +22,13 @@ from schedlab.simulate import Progress, seed_array, simulate
 from schedlab.statistics import Floats, Gain, bootstrap_interval, gain_pct, paired_gain
 from schedlab.tables import ASSUMED_NOISE_PCT, PublishedRow, Table
 from schedlab.verdict import GAIN_RULE, SHARE_RULE, VERDICTS, verdict
-from schedlab.workload import Workload
+from schedlab.workload import Work
 
 DEFAULT_SEEDS = 30
 """Seeds of a row: the least that fidelity asks of a small table."""
 
 REFERENCE_ROW = "8"
-"""Row that tables which print one column only take the others against: the load that the machine was fitted on."""
+"""Row that tables which print one column only take the others against: the load of the fit."""
 
 
 def reproduce(
@@ -281,7 +281,7 @@ class Laboratory:
         """The settings of every table, as `reproduce` takes them."""
         self.seeds = [int(seed) for seed in seed_array(seeds)]
         self.full, self.threads, self.progress = full, threads, progress
-        self._done: dict[tuple[str, str, Workload], Runs] = {}
+        self._done: dict[tuple[str, str, Work], Runs] = {}
 
     def reproduce(self, table: str) -> Reproduction:
         """The named table's reproduction.
@@ -301,7 +301,7 @@ class Laboratory:
         frame = pd.DataFrame(explanation, columns=pd.Index(["row", "counter", "unit", "base", "patched"]))
         return Reproduction(published, rows, len(self.seeds), wall_s, self.full, notes, frame)
 
-    def runs(self, machine: str, kernel: str, work: Workload) -> Runs:
+    def runs(self, machine: str, kernel: str, work: Work) -> Runs:
         """The runs of one scenario, from memory if they were made before."""
         key = (machine, kernel, work)
         if key not in self._done:
@@ -331,7 +331,7 @@ def _times(laboratory: Laboratory, table: Table) -> tuple[list[ReproducedRow], E
 
 
 def _levels(laboratory: Laboratory, table: Table) -> tuple[list[ReproducedRow], Explanation]:
-    """Patched times of each row against the patched time of the reference row: how time goes with the load."""
+    """Patched times of each row against the patched time of the reference row: how time follows the load."""
     reference = next(row for row in table.rows() if row.label == REFERENCE_ROW)
     _, level = laboratory.pair(table, reference)
     rows, explanation = [], []

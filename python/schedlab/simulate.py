@@ -18,7 +18,7 @@ from schedlab.kernel import Kernel
 from schedlab.machine import Machine
 from schedlab.runs import Runs
 from schedlab.scenario import Scenario
-from schedlab.workload import Workload
+from schedlab.workload import Work
 
 Progress = Callable[[int], None]
 
@@ -32,7 +32,7 @@ MOST_SEEDS = 10_000_000
 def simulate(
     machine: Machine,
     kernel: Kernel,
-    work: Workload,
+    work: Work,
     seeds: int | Iterable[int] = 1,
     threads: int | None = None,
     progress: bool | Progress | None = None,

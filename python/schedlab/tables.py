@@ -226,10 +226,10 @@ TABLES: dict[str, Table] = {
             source=_MAIL,
             notes=(
                 _OCTO,
-                "the mail prints no base for this rerun, so its gain is not known. What is compared is how the "
-                "patched time goes with the load: each row against row 8 of the same column, printed on printed "
-                "and simulated on simulated. The rerun's base is some weeks younger than the other table's: "
-                "what else changed between them moves every row alike and drops out",
+                "the mail prints no base for this rerun, so its gain is not known. What is compared is how "
+                "the patched time follows the load: each row against row 8 of the same column, printed on "
+                "printed and simulated on simulated. The rerun's base is some weeks younger than the other "
+                "table's: what else changed between them moves every row alike and drops out",
                 "the rerun's -l is not printed; 2560/groups is assumed",
             ),
         ),

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, ClassVar
 
 from schedlab._arguments import bad_argument, choice, integer
+from schedlab.tasks import Workload
 
 MOST = 2**32 - 1
 """What the core can count of anything in a workload; lower limits of its own it names itself."""
@@ -71,11 +72,11 @@ class Hackbench:
         return {"kind": self.kind, **dataclasses.asdict(self)}
 
 
-Workload = Hackbench
-"""Every kind of workload that `simulate` takes."""
+Work = Hackbench | Workload
+"""Every kind of work that `simulate` takes."""
 
 
-def from_dict(fields: object) -> Workload:
+def from_dict(fields: object) -> Work:
     """The workload that `to_dict` wrote.
 
     Raises:
@@ -84,7 +85,8 @@ def from_dict(fields: object) -> Workload:
     if not isinstance(fields, dict):
         raise bad_argument("workload", fields, "must be an object with a `kind`")
     arguments = dict(fields)
-    choice("workload.kind", arguments.pop("kind", None), (Hackbench.kind,))
+    if choice("workload.kind", arguments.pop("kind", None), (Hackbench.kind, Workload.kind)) == Workload.kind:
+        return Workload.from_dict(arguments)
     known = {field.name for field in dataclasses.fields(Hackbench)}
     for name in arguments:
         choice("workload field", name, sorted(known))

@@ -117,12 +117,9 @@ impl Sim<'_> {
                 }
                 self.next_op(task);
             }
-            (Phase::Look, Op::Reap { .. }) => {
-                if self.zombies == 0 {
-                    self.tasks[task as usize].program.phase = Phase::Begin;
-                    self.reaper_sleeps = true;
-                    return Next::Sleep;
-                }
+            (Phase::Look, Op::Reap { .. }) if self.zombies == 0 => {
+                self.reaper_sleeps = true;
+                return Next::Sleep;
             }
             (Phase::Work, Op::Write { first, count, rounds }) => {
                 let id = first + program.step;
@@ -159,18 +156,16 @@ impl Sim<'_> {
                     }
                 }
             }
-            (Phase::Work, Op::Read { channel: id, messages }) => {
-                if !self.channels[id as usize].is_empty() {
-                    let wakes = self.channels[id as usize].take(program.slept);
-                    // Messages of the start-up do not count.
-                    self.record.metrics.messages += i64::from(self.record.is_timing());
-                    self.wake_channel(cpu, task, id, wakes);
-                    let program = &mut self.tasks[task as usize].program;
-                    program.slept = false;
-                    program.done += 1;
-                    if program.done == messages {
-                        self.next_op(task);
-                    }
+            (Phase::Work, Op::Read { channel: id, messages }) if !self.channels[id as usize].is_empty() => {
+                let wakes = self.channels[id as usize].take(program.slept);
+                // Messages of the start-up do not count.
+                self.record.metrics.messages += i64::from(self.record.is_timing());
+                self.wake_channel(cpu, task, id, wakes);
+                let program = &mut self.tasks[task as usize].program;
+                program.slept = false;
+                program.done += 1;
+                if program.done == messages {
+                    self.next_op(task);
                 }
             }
             (Phase::Work, Op::Fork { first, count, gap_ns }) => {

@@ -1,5 +1,7 @@
 //! What a run remembers: counters and time integrals, as streaming sums.
 
+pub mod derived;
+mod fairness;
 pub mod trace;
 
 pub use trace::{TaskTraceState, Trace, TraceEvent};

@@ -151,6 +151,7 @@ pub struct Sim<'a> {
 /// Runs one seed of a scenario to its end. `stop` set from outside ends it early with [`SimError::Interrupted`].
 pub fn run(setup: &Setup, seed: u64, stop: &AtomicBool) -> Result<Record> {
     let mut sim = Sim::new(setup, seed);
+    let start_ns = sim.now;
     sim.start(setup, seed);
     let mut handled = 0;
     while !sim.stopped {
@@ -171,7 +172,7 @@ pub fn run(setup: &Setup, seed: u64, stop: &AtomicBool) -> Result<Record> {
             return Err(SimError::Interrupted);
         }
     }
-    sim.record.metrics.simulated_ns = (sim.now - START_NS) as i64;
+    sim.record.metrics.simulated_ns = (sim.now - start_ns) as i64;
     sim.record.metrics.events = handled as i64;
     Ok(sim.record)
 }

@@ -523,8 +523,8 @@ impl<'a> Sim<'a> {
             })
             .collect();
         let mut idle_cpus = CpuMask::new(nr_cpus);
-        for cpu in (0..nr_cpus).filter(|&cpu| online(cpu)) {
-            // Nothing has run for a while: every tick is stopped.
+        // Nothing has run for a while: every tick is stopped. Nobody balances for CPUs without domains.
+        for cpu in (0..nr_cpus).filter(|&cpu| !topo.per_cpu[cpu].is_empty()) {
             idle_cpus.set(cpu);
         }
         let rqs = (0..nr_cpus).map(|_| idle_rq(now, jiffies, &setup.tunables)).collect();
@@ -602,8 +602,10 @@ impl<'a> Sim<'a> {
         for (id, spec) in setup.load.tasks.iter().enumerate() {
             self.tasks.push(new_task(id, spec, self.pelt_form, seed));
         }
-        let online: Vec<usize> = (0..self.topo.nr_cpus).filter(|&cpu| self.stats.idle[cpu]).collect();
-        let cpu = online[Rng::stream(seed, "first CPU", 0).below(online.len() as u64) as usize];
+        let isolated = |cpu: usize| setup.machine.isolated.contains(&(cpu as u32));
+        let usable: Vec<usize> =
+            (0..self.topo.nr_cpus).filter(|&cpu| self.stats.idle[cpu] && !isolated(cpu)).collect();
+        let cpu = usable[Rng::stream(seed, "first CPU", 0).below(usable.len() as u64) as usize];
         self.this_cpu = cpu;
         let first = &mut self.tasks[0];
         first.cpu = cpu as u16;

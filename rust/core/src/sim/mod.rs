@@ -395,13 +395,7 @@ impl<'a> Sim<'a> {
     fn smt_speed(&self, cpu: usize) -> u32 {
         let busy =
             self.topo.smt_mask[cpu].iter().filter(|&other| other != cpu && self.rqs[other].curr != NO_TASK);
-        let permille = match busy.count() {
-            0 => 1000,
-            1 => self.cost.smt2_speed_permille,
-            2 => self.cost.smt3_speed_permille,
-            _ => self.cost.smt4_speed_permille,
-        };
-        permille as u32
+        self.cost.busy_thread_permille(busy.count()) as u32
     }
 
     /// Speed of a CPU in parts of 1,024,000: its capacity (1024) times what its siblings leave (1000).

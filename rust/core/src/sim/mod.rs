@@ -48,6 +48,7 @@ use self::cost::CostModel;
 use self::event::{EventQueue, NEVER};
 use self::exec::Next;
 use self::fair::Why;
+use self::invariants::Watch;
 use self::program::{ChannelId, Op, Phase, Program};
 use self::rq::{CfsRq, Interrupt, NO_TASK, Rq, SchedEntity, Task, TaskId, TaskState};
 use self::timeline::Timeline;
@@ -146,6 +147,7 @@ pub struct Sim<'a> {
     sg_stats: Vec<SgLbStats>,
     idlest_stats: Vec<Option<SgLbStats>>,
     detached: Vec<TaskId>,
+    watch: Watch,
 }
 
 /// Runs one seed of a scenario to its end. `stop` set from outside ends it early with [`SimError::Interrupted`].
@@ -588,6 +590,7 @@ impl<'a> Sim<'a> {
             sg_stats: Vec::new(),
             idlest_stats: Vec::new(),
             detached: Vec::new(),
+            watch: Watch::default(),
         }
     }
 

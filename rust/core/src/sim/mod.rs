@@ -28,6 +28,8 @@ macro_rules! lb_env {
 }
 
 pub mod balance;
+#[cfg(test)]
+mod behaviour;
 pub mod channel;
 pub mod cost;
 pub mod event;

@@ -293,6 +293,9 @@ fn two_equal_tasks_share_a_cpu_by_ticks() {
     // A slice is 3 ms, half of the latency, and ends at the first tick after it: every 4 ms.
     assert!((248..=250).contains(&sim.record.metrics.preemptions_tick), "{:?}", sim.record.metrics);
     assert!(sim.ran_ns(0).abs_diff(sim.ran_ns(1)) <= 8 * MS);
+    // sched_info_depart() adds what a task ran when it leaves the CPU: all but the last one's slice.
+    let [.., rq_cpu_time, _, _] = sim.record.cpus[0].values();
+    assert!((996 * MS..=1000 * MS).contains(&rq_cpu_time), "{rq_cpu_time} ns");
 }
 
 #[test]

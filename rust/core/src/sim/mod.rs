@@ -314,6 +314,9 @@ impl<'a> Sim<'a> {
         self.update_idle(cpu);
         if prev == NO_TASK {
             self.leave_idle(cpu);
+        } else {
+            self.record.busy(cpu, self.now - self.rqs[cpu].since_ns);
+            self.rqs[cpu].since_ns = self.now;
         }
         let mut cost = self.cost.context_switch_ns;
         if prev == NO_TASK || self.tasks[prev as usize].mm != self.tasks[next as usize].mm {

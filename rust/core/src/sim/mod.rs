@@ -28,6 +28,8 @@ macro_rules! lb_env {
 }
 
 pub mod balance;
+#[cfg(test)]
+mod behaviour;
 pub mod channel;
 pub mod cost;
 pub mod event;
@@ -50,6 +52,7 @@ use self::cost::CostModel;
 use self::event::{EventQueue, NEVER};
 use self::exec::Next;
 use self::fair::Why;
+use self::invariants::Watch;
 use self::program::{ChannelId, Op, Phase, Program};
 use self::rq::{CfsRq, Interrupt, NO_TASK, Rq, SchedEntity, Task, TaskId, TaskState};
 use self::timeline::Timeline;
@@ -151,6 +154,7 @@ pub struct Sim<'a> {
     sg_stats: Vec<SgLbStats>,
     idlest_stats: Vec<Option<SgLbStats>>,
     detached: Vec<TaskId>,
+    watch: Watch,
 }
 
 /// What a run logs beside its counters.
@@ -164,6 +168,7 @@ pub struct Log {
 pub fn run(setup: &Setup, seed: u64, log: Log, stop: &AtomicBool) -> Result<Record> {
     let mut sim = Sim::new(setup, seed);
     sim.record.trace = log.trace.then(Trace::default);
+    let start_ns = sim.now;
     sim.start(setup, seed);
     let mut handled = 0;
     while !sim.stopped {
@@ -191,7 +196,7 @@ pub fn run(setup: &Setup, seed: u64, log: Log, stop: &AtomicBool) -> Result<Reco
             return Err(SimError::Interrupted);
         }
     }
-    sim.record.metrics.simulated_ns = (sim.now - START_NS) as i64;
+    sim.record.metrics.simulated_ns = (sim.now - start_ns) as i64;
     sim.record.metrics.events = handled as i64;
     Ok(sim.record)
 }
@@ -371,6 +376,9 @@ impl<'a> Sim<'a> {
         self.update_idle(cpu);
         if prev == NO_TASK {
             self.leave_idle(cpu);
+        } else {
+            self.record.busy(cpu, self.now - self.rqs[cpu].since_ns);
+            self.rqs[cpu].since_ns = self.now;
         }
         let mut cost = self.cost.context_switch_ns;
         if prev == NO_TASK || self.tasks[prev as usize].mm != self.tasks[next as usize].mm {
@@ -455,13 +463,7 @@ impl<'a> Sim<'a> {
     fn smt_speed(&self, cpu: usize) -> u32 {
         let busy =
             self.topo.smt_mask[cpu].iter().filter(|&other| other != cpu && self.rqs[other].curr != NO_TASK);
-        let permille = match busy.count() {
-            0 => 1000,
-            1 => self.cost.smt2_speed_permille,
-            2 => self.cost.smt3_speed_permille,
-            _ => self.cost.smt4_speed_permille,
-        };
-        permille as u32
+        self.cost.busy_thread_permille(busy.count()) as u32
     }
 
     /// Speed of a CPU in parts of 1,024,000: its capacity (1024) times what its siblings leave (1000).
@@ -611,8 +613,8 @@ impl<'a> Sim<'a> {
             })
             .collect();
         let mut idle_cpus = CpuMask::new(nr_cpus);
-        for cpu in (0..nr_cpus).filter(|&cpu| online(cpu)) {
-            // Nothing has run for a while: every tick is stopped.
+        // Nothing has run for a while: every tick is stopped. Nobody balances for CPUs without domains.
+        for cpu in (0..nr_cpus).filter(|&cpu| !topo.per_cpu[cpu].is_empty()) {
             idle_cpus.set(cpu);
         }
         let rqs = (0..nr_cpus).map(|_| idle_rq(now, jiffies, &setup.tunables)).collect();
@@ -684,6 +686,7 @@ impl<'a> Sim<'a> {
             sg_stats: Vec::new(),
             idlest_stats: Vec::new(),
             detached: Vec::new(),
+            watch: Watch::default(),
         }
     }
 
@@ -695,8 +698,10 @@ impl<'a> Sim<'a> {
         for (index, &(after_ns, _)) in setup.load.actions.iter().enumerate() {
             self.timers.push(Reverse((self.now + after_ns, (self.tasks.len() + index) as TaskId)));
         }
-        let online: Vec<usize> = (0..self.topo.nr_cpus).filter(|&cpu| self.stats.idle[cpu]).collect();
-        let cpu = online[Rng::stream(seed, "first CPU", 0).below(online.len() as u64) as usize];
+        let isolated = |cpu: usize| setup.machine.isolated.contains(&(cpu as u32));
+        let usable: Vec<usize> =
+            (0..self.topo.nr_cpus).filter(|&cpu| self.stats.idle[cpu] && !isolated(cpu)).collect();
+        let cpu = usable[Rng::stream(seed, "first CPU", 0).below(usable.len() as u64) as usize];
         self.this_cpu = cpu;
         let first = &mut self.tasks[0];
         first.cpu = cpu as u16;

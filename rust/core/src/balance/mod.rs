@@ -5,6 +5,7 @@
 //! vectors are aliases of the long ones.
 
 pub mod columns;
+pub mod numa;
 
 use std::collections::VecDeque;
 

@@ -6,6 +6,7 @@
 pub mod arithmetic;
 pub mod balance;
 pub mod domains;
+pub mod numa;
 
 use std::borrow::Cow;
 
@@ -105,9 +106,9 @@ const FAMILIES: &[Family] = &[
     replayed("idlest-v5.6", balance::check),
     replayed("idlest-v5.7", balance::check),
     not_modelled("idlest-v6.12"),
-    not_modelled("numa-v5.6"),
-    not_modelled("numa-v5.7"),
-    not_modelled("numa-v6.12"),
+    replayed("numa-v5.6", numa::check),
+    replayed("numa-v5.7", numa::check),
+    replayed("numa-v6.12", numa::check),
     not_modelled("o1-v2.6.15"),
     not_modelled("o1-v2.6.16-mm-smpnice"),
     replayed("swb-v5.7", balance::check),

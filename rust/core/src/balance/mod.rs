@@ -6,6 +6,7 @@
 
 pub mod columns;
 pub mod numa;
+pub mod o1;
 
 use std::collections::VecDeque;
 

@@ -12,6 +12,7 @@
 pub mod cfs;
 pub mod env;
 pub mod numa;
+pub mod o1;
 pub mod patches;
 pub mod sis;
 pub mod spec;

@@ -7,6 +7,7 @@ pub mod arithmetic;
 pub mod balance;
 pub mod domains;
 pub mod numa;
+pub mod o1;
 
 use std::borrow::Cow;
 
@@ -91,7 +92,7 @@ const FAMILIES: &[Family] = &[
     not_modelled("eevdf_reweight"),
     not_modelled("eevdf_state"),
     not_modelled("group_shares"),
-    not_modelled("smpnice_2_6"),
+    replayed("smpnice_2_6", o1::check),
     not_modelled("detach-v5.4"),
     replayed("detach-v5.5", balance::check),
     replayed("detach-v5.6", balance::check),
@@ -109,8 +110,8 @@ const FAMILIES: &[Family] = &[
     replayed("numa-v5.6", numa::check),
     replayed("numa-v5.7", numa::check),
     replayed("numa-v6.12", numa::check),
-    not_modelled("o1-v2.6.15"),
-    not_modelled("o1-v2.6.16-mm-smpnice"),
+    replayed("o1-v2.6.15", o1::check),
+    replayed("o1-v2.6.16-mm-smpnice", o1::check),
     replayed("swb-v5.7", balance::check),
     not_modelled("swb-v6.12"),
     not_modelled("wakeaffine-v5.4"),

@@ -7,7 +7,7 @@ use super::env::{
     TaskView, WakeAffineEnv, WakeTarget,
 };
 use super::sis::select_idle_sibling;
-use super::{Balance, Kernel, Signals, Wakeup, cfs};
+use super::{Balance, Kernel, Signals, Wakeup, cfs, numa};
 use crate::cpumask::CpuMask;
 use crate::pelt::PeltForm;
 use crate::slot;
@@ -45,6 +45,7 @@ pub const KERNEL: Kernel = Kernel {
         wake_wide: slot!(wake_wide),
         select_idle_sibling: slot!(select_idle_sibling),
     },
+    numa: numa::v5_6::NUMA,
 };
 
 /// kernel/sched/pelt.c, v5.5: load, runnable load and utilization.

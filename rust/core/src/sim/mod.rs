@@ -23,6 +23,7 @@ macro_rules! lb_env {
         let failed = $sim.sds[$cpu][$level].nr_balance_failed;
         let mut env = LbEnv::new(lb_view!($sim), $sd, $cpu, $idle, failed, &mut $sim.sg_stats);
         env.excluded = $excluded.as_ref();
+        env.llc_size = if $sim.topo.llc_level[$cpu].is_some() { $sim.topo.llc_size[$cpu] } else { 0 };
         env
     }};
 }
@@ -115,6 +116,9 @@ pub struct Sim<'a> {
     node_of: &'a [u32],
     system: SystemState,
     nr_online_cpus: u64,
+    /// Least and largest capacity of an online CPU.
+    min_cpu_capacity: u64,
+    max_cpu_capacity: u64,
 
     events: EventQueue,
     /// Expiry of sleeping tasks' timers; numbers beyond the tasks are actions of the load.
@@ -592,9 +596,14 @@ impl<'a> Sim<'a> {
             let capacity = u64::from(setup.machine.capacity[cpu]);
             stats.capacity[cpu] = capacity;
             stats.capacity_orig[cpu] = capacity;
-            stats.core[cpu] = setup.machine.core[cpu];
             stats.idle[cpu] = online(cpu);
         }
+        // A thread that is off is nobody's sibling.
+        let core = |cpu: usize| if online(cpu) { setup.machine.core[cpu] } else { u32::MAX - cpu as u32 };
+        stats.set_cores(&(0..nr_cpus).map(core).collect::<Vec<_>>());
+        let capacities = || (0..nr_cpus).filter(|&cpu| online(cpu)).map(|cpu| stats.capacity_orig[cpu]);
+        let min_cpu_capacity = capacities().min().unwrap_or(0);
+        let max_cpu_capacity = capacities().max().unwrap_or(0);
         let mut balance_phase = Rng::stream(seed, "balance phase", 0);
         let jiffies = now / tick_ns;
         let sds = topo
@@ -645,6 +654,8 @@ impl<'a> Sim<'a> {
                 ..SystemState::default()
             },
             nr_online_cpus,
+            min_cpu_capacity,
+            max_cpu_capacity,
             events: EventQueue::new(nr_cpus),
             timers: BinaryHeap::new(),
             rqs,

@@ -335,9 +335,8 @@ fn find_idlest_group(env: &O1Env<'_>, allowed: Option<&CpuMask>) -> Option<usize
 
 /// kernel/sched.c, 2.6.15, find_idlest_cpu().
 fn find_idlest_cpu(env: &O1Env<'_>, index: usize, allowed: Option<&CpuMask>) -> Option<usize> {
-    let load_of = |cpu: usize| {
-        (env.kernel.slots.source_load.f)(env.kernel, &env.rqs[cpu], 0, CpuIdleType::NotIdle)
-    };
+    let load_of =
+        |cpu: usize| (env.kernel.slots.source_load.f)(env.kernel, &env.rqs[cpu], 0, CpuIdleType::NotIdle);
     let cpus = env.groups[index].cpus.iter();
     // Of equal loads the caller's own CPU wins, otherwise the first.
     cpus.filter(|&cpu| allowed.is_none_or(|allowed| allowed.test(cpu)))

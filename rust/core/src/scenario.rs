@@ -119,7 +119,27 @@ impl Scenario {
         self.machine.validate()?;
         self.costs.validate()?;
         self.kernel.validate()?;
+        self.validate_ticks()?;
         self.workload.validate(&self.machine)
+    }
+
+    /// Ticks that take as long as they are apart would keep every task from running.
+    fn validate_ticks(&self) -> Result<()> {
+        let tick_ns = self.kernel.tunables.resolve(1).tick_ns;
+        let capacity = self.machine.capacity.iter().copied().min().map_or(1024, u64::from);
+        let mut threads_of = BTreeMap::new();
+        for core in &self.machine.core {
+            *threads_of.entry(core).or_insert(0) += 1;
+        }
+        let threads = threads_of.into_values().max().unwrap_or(1);
+        let speed_permille = self.costs.busy_thread_permille(threads - 1);
+        let takes_ns = self.costs.tick_ns * 1024 * 1000 / (capacity * speed_permille);
+        if takes_ns > tick_ns / 2 {
+            let rule =
+                format!("takes {takes_ns} ns on the slowest CPU, and half of a tick is {} ns", tick_ns / 2);
+            return Err(SimError::invalid("costs.tick_ns", self.costs.tick_ns, rule));
+        }
+        Ok(())
     }
 
     /// Builds what all seeds share.

@@ -14,7 +14,7 @@ use crate::topology::{SchedDomain, SchedDomains};
 /// Numbers of running tasks that the classification tells apart: 0, 1, 2, 3, 4 and more.
 pub const NR_BUCKETS: usize = 5;
 /// Classes of groups (`enum group_type`).
-pub const NR_GROUP_TYPES: usize = 7;
+pub const NR_GROUP_TYPES: usize = 8;
 
 /// Declares the scalar metrics: a counter each in [`Record`], a row each in [`METRIC_TABLE`].
 macro_rules! metrics {

@@ -108,6 +108,16 @@ cost_model! {
 }
 
 impl CostModel {
+    /// Speed of a hardware thread with so many busy siblings, per mille.
+    pub fn busy_thread_permille(&self, busy_siblings: usize) -> u64 {
+        match busy_siblings {
+            0 => 1000,
+            1 => self.smt2_speed_permille,
+            2 => self.smt3_speed_permille,
+            _ => self.smt4_speed_permille,
+        }
+    }
+
     /// Checks the ranges that the engine relies on.
     pub fn validate(&self) -> Result<()> {
         for (name, value) in self.values() {

@@ -114,7 +114,8 @@ impl Sim<'_> {
     /// Copies the queue's signals to the arrays that balance decisions read.
     fn mirror_signals(&mut self, cpu: usize) {
         let cfs = &self.rqs[cpu].cfs;
-        self.stats.load[cpu] = cfs.avg.load_avg;
+        self.stats.load[cpu] = (self.kernel.signals.cpu_load.f)(&cfs.avg);
+        self.stats.load_avg[cpu] = cfs.avg.load_avg;
         self.stats.util[cpu] = self.cpu_util(cpu);
         if self.pelt_form == PeltForm::Modern {
             self.stats.runnable[cpu] = cfs.avg.runnable_avg;
@@ -184,6 +185,7 @@ impl Sim<'_> {
         if self.pelt_form == PeltForm::Old {
             let se = &self.tasks[id].se;
             pelt::enqueue_runnable_load_avg(&mut self.rqs[cpu].cfs.avg, &se.avg, se.weight);
+            self.mirror_signals(cpu);
         }
         self.list_push_head(cpu, task);
         let cfs = &mut self.rqs[cpu].cfs;
@@ -208,6 +210,7 @@ impl Sim<'_> {
         if self.pelt_form == PeltForm::Old {
             let se = &self.tasks[id].se;
             pelt::dequeue_runnable_load_avg(&mut self.rqs[cpu].cfs.avg, &se.avg, se.weight);
+            self.mirror_signals(cpu);
         }
         self.clear_buddies(cpu, task);
         let cfs = &mut self.rqs[cpu].cfs;
@@ -443,6 +446,7 @@ impl Sim<'_> {
     pub(super) fn update_idle(&mut self, cpu: usize) {
         let rq = &self.rqs[cpu];
         self.stats.idle[cpu] = rq.curr == NO_TASK && rq.cfs.nr_running == 0 && rq.wake_list.is_empty();
+        self.stats.ttwu_pending[cpu] = !rq.wake_list.is_empty();
     }
 
     /// list_add() of a task to its queue's `cfs_tasks`.

@@ -23,11 +23,14 @@ macro_rules! lb_env {
         let failed = $sim.sds[$cpu][$level].nr_balance_failed;
         let mut env = LbEnv::new(lb_view!($sim), $sd, $cpu, $idle, failed, &mut $sim.sg_stats);
         env.excluded = $excluded.as_ref();
+        env.llc_size = if $sim.topo.llc_level[$cpu].is_some() { $sim.topo.llc_size[$cpu] } else { 0 };
         env
     }};
 }
 
 pub mod balance;
+#[cfg(test)]
+mod behaviour;
 pub mod channel;
 pub mod cost;
 pub mod event;
@@ -50,6 +53,7 @@ use self::cost::CostModel;
 use self::event::{EventQueue, NEVER};
 use self::exec::Next;
 use self::fair::Why;
+use self::invariants::Watch;
 use self::program::{ChannelId, Op, Phase, Program};
 use self::rq::{CfsRq, Interrupt, NO_TASK, Rq, SchedEntity, Task, TaskId, TaskState};
 use self::timeline::Timeline;
@@ -112,6 +116,9 @@ pub struct Sim<'a> {
     node_of: &'a [u32],
     system: SystemState,
     nr_online_cpus: u64,
+    /// Least and largest capacity of an online CPU.
+    min_cpu_capacity: u64,
+    max_cpu_capacity: u64,
 
     events: EventQueue,
     /// Expiry of sleeping tasks' timers; numbers beyond the tasks are actions of the load.
@@ -151,6 +158,7 @@ pub struct Sim<'a> {
     sg_stats: Vec<SgLbStats>,
     idlest_stats: Vec<Option<SgLbStats>>,
     detached: Vec<TaskId>,
+    watch: Watch,
 }
 
 /// What a run logs beside its counters.
@@ -164,6 +172,7 @@ pub struct Log {
 pub fn run(setup: &Setup, seed: u64, log: Log, stop: &AtomicBool) -> Result<Record> {
     let mut sim = Sim::new(setup, seed);
     sim.record.trace = log.trace.then(Trace::default);
+    let start_ns = sim.now;
     sim.start(setup, seed);
     let mut handled = 0;
     while !sim.stopped {
@@ -191,7 +200,7 @@ pub fn run(setup: &Setup, seed: u64, log: Log, stop: &AtomicBool) -> Result<Reco
             return Err(SimError::Interrupted);
         }
     }
-    sim.record.metrics.simulated_ns = (sim.now - START_NS) as i64;
+    sim.record.metrics.simulated_ns = (sim.now - start_ns) as i64;
     sim.record.metrics.events = handled as i64;
     Ok(sim.record)
 }
@@ -371,6 +380,9 @@ impl<'a> Sim<'a> {
         self.update_idle(cpu);
         if prev == NO_TASK {
             self.leave_idle(cpu);
+        } else {
+            self.record.busy(cpu, self.now - self.rqs[cpu].since_ns);
+            self.rqs[cpu].since_ns = self.now;
         }
         let mut cost = self.cost.context_switch_ns;
         if prev == NO_TASK || self.tasks[prev as usize].mm != self.tasks[next as usize].mm {
@@ -455,13 +467,7 @@ impl<'a> Sim<'a> {
     fn smt_speed(&self, cpu: usize) -> u32 {
         let busy =
             self.topo.smt_mask[cpu].iter().filter(|&other| other != cpu && self.rqs[other].curr != NO_TASK);
-        let permille = match busy.count() {
-            0 => 1000,
-            1 => self.cost.smt2_speed_permille,
-            2 => self.cost.smt3_speed_permille,
-            _ => self.cost.smt4_speed_permille,
-        };
-        permille as u32
+        self.cost.busy_thread_permille(busy.count()) as u32
     }
 
     /// Speed of a CPU in parts of 1,024,000: its capacity (1024) times what its siblings leave (1000).
@@ -590,9 +596,14 @@ impl<'a> Sim<'a> {
             let capacity = u64::from(setup.machine.capacity[cpu]);
             stats.capacity[cpu] = capacity;
             stats.capacity_orig[cpu] = capacity;
-            stats.core[cpu] = setup.machine.core[cpu];
             stats.idle[cpu] = online(cpu);
         }
+        // A thread that is off is nobody's sibling.
+        let core = |cpu: usize| if online(cpu) { setup.machine.core[cpu] } else { u32::MAX - cpu as u32 };
+        stats.set_cores(&(0..nr_cpus).map(core).collect::<Vec<_>>());
+        let capacities = || (0..nr_cpus).filter(|&cpu| online(cpu)).map(|cpu| stats.capacity_orig[cpu]);
+        let min_cpu_capacity = capacities().min().unwrap_or(0);
+        let max_cpu_capacity = capacities().max().unwrap_or(0);
         let mut balance_phase = Rng::stream(seed, "balance phase", 0);
         let jiffies = now / tick_ns;
         let sds = topo
@@ -611,8 +622,8 @@ impl<'a> Sim<'a> {
             })
             .collect();
         let mut idle_cpus = CpuMask::new(nr_cpus);
-        for cpu in (0..nr_cpus).filter(|&cpu| online(cpu)) {
-            // Nothing has run for a while: every tick is stopped.
+        // Nothing has run for a while: every tick is stopped. Nobody balances for CPUs without domains.
+        for cpu in (0..nr_cpus).filter(|&cpu| !topo.per_cpu[cpu].is_empty()) {
             idle_cpus.set(cpu);
         }
         let rqs = (0..nr_cpus).map(|_| idle_rq(now, jiffies, &setup.tunables)).collect();
@@ -643,6 +654,8 @@ impl<'a> Sim<'a> {
                 ..SystemState::default()
             },
             nr_online_cpus,
+            min_cpu_capacity,
+            max_cpu_capacity,
             events: EventQueue::new(nr_cpus),
             timers: BinaryHeap::new(),
             rqs,
@@ -684,6 +697,7 @@ impl<'a> Sim<'a> {
             sg_stats: Vec::new(),
             idlest_stats: Vec::new(),
             detached: Vec::new(),
+            watch: Watch::default(),
         }
     }
 
@@ -695,8 +709,10 @@ impl<'a> Sim<'a> {
         for (index, &(after_ns, _)) in setup.load.actions.iter().enumerate() {
             self.timers.push(Reverse((self.now + after_ns, (self.tasks.len() + index) as TaskId)));
         }
-        let online: Vec<usize> = (0..self.topo.nr_cpus).filter(|&cpu| self.stats.idle[cpu]).collect();
-        let cpu = online[Rng::stream(seed, "first CPU", 0).below(online.len() as u64) as usize];
+        let isolated = |cpu: usize| setup.machine.isolated.contains(&(cpu as u32));
+        let usable: Vec<usize> =
+            (0..self.topo.nr_cpus).filter(|&cpu| self.stats.idle[cpu] && !isolated(cpu)).collect();
+        let cpu = usable[Rng::stream(seed, "first CPU", 0).below(usable.len() as u64) as usize];
         self.this_cpu = cpu;
         let first = &mut self.tasks[0];
         first.cpu = cpu as u16;

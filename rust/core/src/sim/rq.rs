@@ -175,7 +175,7 @@ pub struct Rq {
     pub speed_permille: u32,
     /// `sd_llc->avg_scan_cost` of this CPU, ns.
     pub avg_scan_cost: u64,
-    /// Since when the CPU has been busy, or idle, for the time integrals.
+    /// Since when the CPU has run its present task or been idle, for `rq_cpu_time`.
     pub since_ns: u64,
 }
 

@@ -81,7 +81,8 @@ impl Hackbench {
                 format!("must be at most {MAX_BYTES}, a page of a pipe"),
             ));
         }
-        let tasks = u64::from(self.groups) * (u64::from(self.senders) + u64::from(self.receivers));
+        let a_group = u64::from(self.senders) + u64::from(self.receivers);
+        let tasks = u64::from(self.groups).saturating_mul(a_group);
         if tasks >= MAX_TASKS {
             let rule = format!(
                 "with {} + {} tasks a group there must be fewer than {MAX_TASKS}",

@@ -2,6 +2,7 @@
 
 pub mod derived;
 mod fairness;
+mod subject;
 pub mod trace;
 
 pub use trace::{TaskTraceState, Trace, TraceEvent};

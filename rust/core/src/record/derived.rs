@@ -107,13 +107,38 @@ impl Derived {
 /// The trace's events are in order of time and name CPUs and tasks of `subject`; events before T0 tell where tasks
 /// stood. "Running count" is the number of the workload's tasks that run or wait on a CPU.
 pub fn derive(trace: &Trace, subject: &TraceSubject) -> Derived {
-    let mut walk = Walk::new(trace, subject);
-    for &event in trace.events.iter().take_while(|event| event.time_ns < trace.end_ns) {
+    let end_ns = window_end_ns(trace, subject);
+    let mut walk = Walk::new(trace.start_ns, end_ns, subject);
+    for &event in trace.events.iter().take_while(|event| event.time_ns < end_ns) {
         walk.advance(event.time_ns);
         walk.apply(event);
     }
-    walk.advance(trace.end_ns);
+    walk.advance(end_ns);
     walk.finish()
+}
+
+/// The trace's end; of fork storms alone, the end of the last child if all have ended.
+fn window_end_ns(trace: &Trace, subject: &TraceSubject) -> u64 {
+    let storm = |task: &TraceTask| {
+        matches!(task.kind, TraceTaskKind::Forker | TraceTaskKind::Child | TraceTaskKind::Other)
+    };
+    let is_child = |task: usize| subject.tasks[task].kind == TraceTaskKind::Child;
+    if !subject.tasks.iter().all(storm) {
+        return trace.end_ns;
+    }
+    let mut ended_ns: BTreeMap<u32, u64> = BTreeMap::new();
+    for event in trace.events.iter().filter(|event| is_child(event.task as usize)) {
+        if event.state == TaskTraceState::Asleep {
+            ended_ns.insert(event.task, event.time_ns);
+        } else {
+            ended_ns.remove(&event.task);
+        }
+    }
+    let nr_children = (0..subject.tasks.len()).filter(|&task| is_child(task)).count();
+    match ended_ns.values().max() {
+        Some(&last_ns) if ended_ns.len() == nr_children => last_ns.clamp(trace.start_ns, trace.end_ns),
+        _ => trace.end_ns,
+    }
 }
 
 /// The schedule at one moment, and the sums up to it.
@@ -205,7 +230,7 @@ impl Steady {
 }
 
 impl<'a> Walk<'a> {
-    fn new(trace: &Trace, subject: &'a TraceSubject) -> Self {
+    fn new(start_ns: u64, end_ns: u64, subject: &'a TraceSubject) -> Self {
         let release = subject.tasks.iter().filter_map(|task| task.release.as_ref()).map(|&(at, _)| at).max();
         let mut group_of = vec![0; subject.nr_cpus];
         for (group, cpus) in subject.groups.iter().enumerate() {
@@ -228,15 +253,12 @@ impl<'a> Walk<'a> {
         };
         Self {
             subject,
-            start_ns: trace.start_ns,
-            end_ns: trace.end_ns,
-            release_ns: trace.start_ns + release.unwrap_or(0),
-            now_ns: trace.start_ns,
+            start_ns,
+            end_ns,
+            release_ns: start_ns + release.unwrap_or(0),
+            now_ns: start_ns,
             tasks: subject.tasks.iter().map(task).collect(),
-            cpus: vec![
-                CpuState { idle_since_ns: Some(trace.start_ns), ..CpuState::default() };
-                subject.nr_cpus
-            ],
+            cpus: vec![CpuState { idle_since_ns: Some(start_ns), ..CpuState::default() }; subject.nr_cpus],
             group_of,
             group_counts: vec![0; subject.groups.len()],
             nr_unseen: subject.tasks.iter().filter(|task| task.kind != TraceTaskKind::Other).count(),

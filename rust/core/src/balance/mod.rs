@@ -5,6 +5,8 @@
 //! vectors are aliases of the long ones.
 
 pub mod columns;
+pub mod numa;
+pub mod o1;
 
 use std::collections::VecDeque;
 

@@ -11,6 +11,8 @@
 
 pub mod cfs;
 pub mod env;
+pub mod numa;
+pub mod o1;
 pub mod patches;
 pub mod sis;
 pub mod sis_util;
@@ -28,8 +30,10 @@ use self::env::{
     BalanceRules, GroupType, IdlestEnv, LbEnv, SdLbStats, SgLbStats, SrcQueue, TaskView, WakeAffineEnv,
     WakeCapEnv, WakeTarget,
 };
+use self::numa::{NumaEnv, NumaStats, NumaTask, NumaType};
 use self::patches::Patch;
 use self::sis::{IdleSearch, PlacementRule};
+use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 use crate::pelt::{PeltForm, SchedAvg};
 use crate::sim::rq::{CfsRq, SchedEntity, TaskId};
@@ -55,6 +59,8 @@ pub struct Kernel {
     pub balance: Balance,
     /// Placement of waking and new tasks.
     pub wakeup: Wakeup,
+    /// Placement of tasks near their memory.
+    pub numa: Numa,
 }
 
 impl Kernel {
@@ -71,6 +77,7 @@ impl Kernel {
         slots.extend(self.queue.slots());
         slots.extend(self.balance.slots());
         slots.extend(self.wakeup.slots());
+        slots.extend(self.numa.slots());
         slots
     }
 
@@ -80,6 +87,7 @@ impl Kernel {
             || self.queue.take(name, &from.queue)
             || self.balance.take(name, &from.balance)
             || self.wakeup.take(name, &from.wakeup)
+            || self.numa.take(name, &from.numa)
         {
             return Ok(self);
         }
@@ -262,6 +270,28 @@ slot_table! {
         wake_wide: fn(u32, u32, u32) -> bool,
         /// An idle CPU near the target: (search, previous CPU, target) to the CPU and the rule that found it.
         select_idle_sibling: fn(&mut IdleSearch<'_>, usize, usize) -> (usize, PlacementRule),
+    }
+}
+
+slot_table! {
+    /// NUMA balancing: where on a node a task goes that wants to run near its memory.
+    Numa {
+        /// The sums over a node's CPUs, its class and, if asked for, a free idle CPU.
+        update_numa_stats: fn(&NumaEnv<'_>, &CpuMask, bool) -> NumaStats,
+        /// The idle core found so far among a node's CPUs, or that of an idle CPU:
+        /// (environment, the node's CPUs, a CPU of the core found so far, the idle CPU).
+        numa_idle_core: fn(&NumaEnv<'_>, &CpuMask, Option<usize>, usize) -> Option<usize>,
+        /// The class of a node: (imbalance_pct, statistics).
+        numa_classify: fn(u32, &NumaStats) -> Option<NumaType>,
+        /// Whether the nodes would be further apart than now with these loads: (environment, source, destination).
+        load_too_imbalanced: fn(&NumaEnv<'_>, i64, i64) -> bool,
+        /// Searches the destination node for the best place: (environment, gain of the task, of its group).
+        task_numa_find_cpu: fn(&mut NumaEnv<'_>, i64, i64),
+        /// Takes the CPU looked at if it is better than the best so far; true ends the search:
+        /// (environment, gain of the task, of its group, whether it may simply move).
+        task_numa_compare: fn(&mut NumaEnv<'_>, i64, i64, bool) -> bool,
+        /// Claims the CPU looked at as the best: (environment, task to change places with, gain).
+        task_numa_assign: for<'a> fn(&mut NumaEnv<'a>, Option<NumaTask<'a>>, i64),
     }
 }
 

@@ -8,6 +8,7 @@ use super::timeline::vruntime_before;
 use crate::kernels::cfs::{QueueEnv, TickVerdict};
 use crate::load_weight::calc_delta_fair;
 use crate::pelt::{self, PeltForm};
+use crate::record::TaskTraceState;
 
 /// The queue's decisions' view of the simulation: borrows fields, so that others stay free.
 macro_rules! queue_env {
@@ -197,6 +198,7 @@ impl Sim<'_> {
         task_ref.se.on_rq = true;
         task_ref.queued_since_ns = self.now;
         self.rqs[cpu].cfs.timeline.insert(task_ref.se.vruntime, task);
+        self.record.task_state(self.now, task, cpu, TaskTraceState::Waiting);
         self.nr_running_changed(cpu);
     }
 
@@ -227,6 +229,9 @@ impl Sim<'_> {
         self.list_remove(cpu, task);
         self.update_min_vruntime(cpu);
         self.util_est_dequeue(cpu, task, why == Why::Sleep);
+        if why == Why::Sleep {
+            self.record.task_state(self.now, task, cpu, TaskTraceState::Asleep);
+        }
         self.nr_running_changed(cpu);
     }
 
@@ -289,6 +294,7 @@ impl Sim<'_> {
         self.update_load_avg(cpu, prev, false);
         self.rqs[cpu].cfs.curr = NO_TASK;
         self.tasks[prev as usize].queued_since_ns = self.now;
+        self.record.task_state(self.now, prev, cpu, TaskTraceState::Waiting);
     }
 
     /// set_next_entity(): the task leaves the waiting and runs.
@@ -302,6 +308,7 @@ impl Sim<'_> {
         task.se.exec_start = rq.clock;
         task.se.prev_sum_exec_runtime = task.se.sum_exec_runtime;
         self.record.run_delay(cpu, self.now - task.queued_since_ns);
+        self.record.task_state(self.now, next, cpu, TaskTraceState::Running);
     }
 
     /// task_tick_fair(): accounts the running task and takes the CPU from it when its slice is over.

@@ -36,10 +36,18 @@ pub const FAMILIES: &[&str] = &[
 
 /// Decides the case in `line` and compares every field of its answer; `Err` names the case and what differs.
 pub fn check(family: &str, line: &str) -> Result<(), String> {
+    check_case(line, |_| decide(family, line))
+}
+
+/// Compares every field of the answer (`out`) of the case in `line` with what `decide` makes of the case.
+pub(super) fn check_case(
+    line: &str,
+    decide: impl FnOnce(&Value) -> Result<Value, SimError>,
+) -> Result<(), String> {
     let case: Value = serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;
     let id = &case["id"];
     let expected = case.get("out").ok_or_else(|| format!("id {id}: no answer (`out`)"))?;
-    let got = decide(family, line).map_err(|error| format!("id {id}: {error}"))?;
+    let got = decide(&case).map_err(|error| format!("id {id}: {error}"))?;
     let mut differences = Vec::new();
     compare("out", expected, &got, &mut differences);
     if differences.is_empty() { Ok(()) } else { Err(format!("id {id}: {}", differences.join("; "))) }
@@ -146,7 +154,7 @@ fn wake_affine_answer(outcome: &WakeAffineOutcome) -> Value {
 }
 
 /// A position, or -1 for none.
-fn index_or_none(index: Option<usize>) -> i64 {
+pub(super) fn index_or_none(index: Option<usize>) -> i64 {
     index.map_or(-1, |index| index as i64)
 }
 

@@ -15,11 +15,13 @@ pub mod numa;
 pub mod o1;
 pub mod patches;
 pub mod sis;
+pub mod sis_util;
 pub mod spec;
 pub mod v5_4;
 pub mod v5_5;
 pub mod v5_6;
 pub mod v5_7;
+pub mod v6_12;
 
 use std::fmt;
 
@@ -37,7 +39,8 @@ use crate::pelt::{PeltForm, SchedAvg};
 use crate::sim::rq::{CfsRq, SchedEntity, TaskId};
 
 /// The generations, oldest first.
-pub static REGISTRY: &[&Kernel] = &[&v5_4::KERNEL, &v5_5::KERNEL, &v5_6::KERNEL, &v5_7::KERNEL];
+pub static REGISTRY: &[&Kernel] =
+    &[&v5_4::KERNEL, &v5_5::KERNEL, &v5_6::KERNEL, &v5_7::KERNEL, &v6_12::KERNEL];
 
 /// A kernel generation: the table of everything that generations and patches may replace.
 #[derive(Clone, Copy, Debug)]

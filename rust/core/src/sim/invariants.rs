@@ -206,7 +206,9 @@ impl Sim<'_> {
             if avg.util_avg > SCHED_CAPACITY_SCALE * self.tasks.len() as u64 || avg.load_avg > weights {
                 return self.broken(format!("the signals of CPU {cpu} are out of bounds: {avg:?}"));
             }
-            if self.stats.nr_running[cpu] != rq.cfs.nr_running || self.stats.load[cpu] != avg.load_avg {
+            if self.stats.nr_running[cpu] != rq.cfs.nr_running
+                || self.stats.load[cpu] != (self.kernel.signals.cpu_load.f)(avg)
+            {
                 return self.broken(format!("the mirrors of CPU {cpu} differ from its queue"));
             }
             let tickless = self.nohz.idle_cpus.test(cpu);

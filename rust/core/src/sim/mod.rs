@@ -47,7 +47,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use self::balance::{Nohz, SdState};
+use self::balance::{NEWIDLE_CALLS, Nohz, SdState};
 use self::channel::{Barrier, Channel};
 use self::cost::CostModel;
 use self::event::{EventQueue, NEVER};
@@ -61,12 +61,12 @@ use self::tunables::{Features, Tunables};
 use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 use crate::kernels::Kernel;
-use crate::kernels::env::{RqStats, SgLbStats, SystemState};
+use crate::kernels::env::{BalanceRules, RqStats, SgLbStats, SystemState};
 use crate::load_weight::LoadWeight;
 use crate::pelt::{self, PeltForm, PeltTable, Removed};
 use crate::record::{Record, Trace};
 use crate::rng::Rng;
-use crate::topology::{MachineSpec, SchedDomains};
+use crate::topology::{MachineSpec, SchedDomains, SdFlags};
 use crate::workload::{Action, Load, TaskSpec};
 
 /// Events between two looks at the interrupt flag.
@@ -108,6 +108,7 @@ pub struct Sim<'a> {
     now: u64,
     kernel: Kernel,
     pelt_form: PeltForm,
+    balance_rules: BalanceRules,
     tunables: &'a Tunables,
     features: &'a Features,
     pelt_table: &'a PeltTable,
@@ -116,9 +117,6 @@ pub struct Sim<'a> {
     node_of: &'a [u32],
     system: SystemState,
     nr_online_cpus: u64,
-    /// Least and largest capacity of an online CPU.
-    min_cpu_capacity: u64,
-    max_cpu_capacity: u64,
 
     events: EventQueue,
     /// Expiry of sleeping tasks' timers; numbers beyond the tasks are actions of the load.
@@ -135,9 +133,10 @@ pub struct Sim<'a> {
     stats: RqStats,
     sds: Vec<Vec<SdState>>,
     sgc_imbalance: Vec<bool>,
-    /// By LLC id: `has_idle_cores`, `nr_busy_cpus`.
+    /// By LLC id: `has_idle_cores`, `nr_busy_cpus`, `nr_idle_scan`.
     has_idle_cores: Vec<bool>,
     nr_busy_cpus: Vec<u32>,
+    nr_idle_scan: Vec<u32>,
     nohz: Nohz,
     /// `rd->overload`.
     overload: bool,
@@ -158,6 +157,8 @@ pub struct Sim<'a> {
     sg_stats: Vec<SgLbStats>,
     idlest_stats: Vec<Option<SgLbStats>>,
     detached: Vec<TaskId>,
+    /// The chance by which newidle balance leaves levels out.
+    newidle_dice: Rng,
     watch: Watch,
 }
 
@@ -601,9 +602,9 @@ impl<'a> Sim<'a> {
         // A thread that is off is nobody's sibling.
         let core = |cpu: usize| if online(cpu) { setup.machine.core[cpu] } else { u32::MAX - cpu as u32 };
         stats.set_cores(&(0..nr_cpus).map(core).collect::<Vec<_>>());
-        let capacities = || (0..nr_cpus).filter(|&cpu| online(cpu)).map(|cpu| stats.capacity_orig[cpu]);
-        let min_cpu_capacity = capacities().min().unwrap_or(0);
-        let max_cpu_capacity = capacities().max().unwrap_or(0);
+        let max_cpu_capacity =
+            (0..nr_cpus).filter(|&cpu| online(cpu)).map(|cpu| stats.capacity_orig[cpu]).max();
+        let some_domain_has = |flag| topo.per_cpu.iter().flatten().any(|sd| sd.flags.has(flag));
         let mut balance_phase = Rng::stream(seed, "balance phase", 0);
         let jiffies = now / tick_ns;
         let sds = topo
@@ -617,6 +618,9 @@ impl<'a> Sim<'a> {
                     nr_balance_failed: 0,
                     max_newidle_lb_cost: 0,
                     next_decay_max_lb_cost: jiffies,
+                    newidle_call: NEWIDLE_CALLS / 2,
+                    newidle_success: NEWIDLE_CALLS / 2,
+                    newidle_ratio: NEWIDLE_CALLS / 2,
                 };
                 hierarchy.iter().map(state).collect()
             })
@@ -640,6 +644,7 @@ impl<'a> Sim<'a> {
             now,
             kernel: setup.kernel,
             pelt_form: (setup.kernel.signals.pelt_form.f)(),
+            balance_rules: (setup.kernel.balance.balance_rules.f)(),
             tunables: &setup.tunables,
             features: &setup.features,
             pelt_table: &setup.pelt_table,
@@ -648,14 +653,16 @@ impl<'a> Sim<'a> {
             node_of: &setup.machine.node,
             system: SystemState {
                 smt_active: topo.smt_mask.iter().any(|mask| mask.weight() > 1),
+                asym_capacity: some_domain_has(SdFlags::ASYM_CPUCAPACITY),
+                max_cpu_capacity: max_cpu_capacity.unwrap_or(0),
+                clusters: some_domain_has(SdFlags::CLUSTER),
+                sis_util: setup.features.sis_util,
                 migration_cost_ns: setup.tunables.migration_cost_ns,
                 nr_migrate: setup.tunables.nr_migrate,
                 preemption: setup.tunables.preemption,
                 ..SystemState::default()
             },
             nr_online_cpus,
-            min_cpu_capacity,
-            max_cpu_capacity,
             events: EventQueue::new(nr_cpus),
             timers: BinaryHeap::new(),
             rqs,
@@ -678,6 +685,8 @@ impl<'a> Sim<'a> {
             sgc_imbalance: vec![false; topo.nr_sgc],
             has_idle_cores: vec![true; nr_cpus],
             nr_busy_cpus: vec![0; nr_cpus],
+            // As the last balance pass over an idle LLC leaves it.
+            nr_idle_scan: topo.llc_size.clone(),
             nohz: Nohz {
                 nr_cpus: idle_cpus.weight() as u32,
                 idle_cpus,
@@ -697,6 +706,7 @@ impl<'a> Sim<'a> {
             sg_stats: Vec::new(),
             idlest_stats: Vec::new(),
             detached: Vec::new(),
+            newidle_dice: Rng::stream(seed, "newidle dice", 0),
             watch: Watch::default(),
         }
     }

@@ -160,6 +160,8 @@ features! {
     wakeup_preemption "WAKEUP_PREEMPTION": true,
     /// The search for an idle CPU is cut in proportion to the average idle time.
     sis_prop "SIS_PROP": true,
+    /// The search for an idle CPU is cut by the utilization of the LLC (v6.12, instead of SIS_PROP).
+    sis_util "SIS_UTIL": true,
     /// Utilization is estimated from the last activations.
     util_est "UTIL_EST": true,
     /// The estimate follows a rise at once.

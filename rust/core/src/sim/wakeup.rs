@@ -171,10 +171,10 @@ impl Sim<'_> {
     fn wake_cap(&self, this_cpu: usize, task: TaskId, prev: usize) -> bool {
         let capacity_orig = &self.stats.capacity_orig;
         (self.kernel.wakeup.wake_cap.f)(&WakeCapEnv {
-            asym_capacity: self.min_cpu_capacity != self.max_cpu_capacity,
+            asym_capacity: self.system.asym_capacity,
             task_util: self.tasks[task as usize].se.avg.util_avg,
             min_capacity_orig: capacity_orig[this_cpu].min(capacity_orig[prev]),
-            max_cpu_capacity: self.max_cpu_capacity,
+            max_cpu_capacity: self.system.max_cpu_capacity,
         })
     }
 
@@ -230,12 +230,14 @@ impl Sim<'_> {
             rqs: &self.stats,
             domains: self.topo,
             features: self.features,
+            system: &self.system,
             allowed: task.allowed.as_deref(),
             this_cpu,
             recent_used_cpu: &mut task.recent_used_cpu,
             task_util,
             per_cpu_kthread: false,
             has_idle_cores: &mut self.has_idle_cores,
+            nr_idle_scan: &self.nr_idle_scan,
             avg_idle: this_rq.avg_idle,
             avg_scan_cost: &mut this_rq.avg_scan_cost,
             scan_cpu_ns: self.cost.scan_cpu_ns,

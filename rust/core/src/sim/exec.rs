@@ -45,6 +45,7 @@ impl Sim<'_> {
                 let ended = self.zombies > 0;
                 if ended { (Phase::Work, self.cost.reap_ns) } else { (Phase::Look, self.cost.poll_ns) }
             }
+            Op::Compute { work_ns } => (Phase::Work, work_ns),
             Op::ClockStart | Op::ClockStop => (Phase::Work, 0),
             Op::Exit => {
                 (Phase::Work, if self.threads { self.cost.thread_exit_ns } else { self.cost.exit_ns })
@@ -177,6 +178,7 @@ impl Sim<'_> {
                     self.next_op(task);
                 }
             }
+            (Phase::Work, Op::Compute { .. }) => self.next_op(task),
             (Phase::Work, Op::ClockStart) => {
                 self.record.clock(self.now, true);
                 self.next_op(task);
@@ -195,7 +197,10 @@ impl Sim<'_> {
                 }
                 return Next::Exit;
             }
-            (Phase::Look, Op::Fork { .. } | Op::ClockStart | Op::ClockStop | Op::Exit)
+            (
+                Phase::Look,
+                Op::Fork { .. } | Op::Compute { .. } | Op::ClockStart | Op::ClockStop | Op::Exit,
+            )
             | (Phase::Work, Op::Poll { .. })
             | (Phase::Begin, _) => {}
         }

@@ -43,6 +43,11 @@ pub enum Op {
         /// How many.
         children: u32,
     },
+    /// Computes for `work_ns` at full speed, without a system call.
+    Compute {
+        /// Work, ns at full speed.
+        work_ns: u64,
+    },
     /// The benchmark's clock starts.
     ClockStart,
     /// The benchmark's clock stops, and with it the run.

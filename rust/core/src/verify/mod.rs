@@ -6,6 +6,7 @@
 pub mod arithmetic;
 pub mod balance;
 pub mod domains;
+pub mod eevdf;
 
 use std::borrow::Cow;
 
@@ -85,11 +86,11 @@ const FAMILIES: &[Family] = &[
     replayed("pelt_modern_unit", arithmetic::check),
     replayed("pelt_old_seq", arithmetic::check),
     replayed("pelt_tables", arithmetic::check),
-    not_modelled("eevdf_deadline"),
-    not_modelled("eevdf_place"),
-    not_modelled("eevdf_reweight"),
-    not_modelled("eevdf_state"),
-    not_modelled("group_shares"),
+    replayed("eevdf_deadline", eevdf::check),
+    replayed("eevdf_place", eevdf::check),
+    replayed("eevdf_reweight", eevdf::check),
+    replayed("eevdf_state", eevdf::check),
+    replayed("group_shares", eevdf::check),
     not_modelled("smpnice_2_6"),
     not_modelled("detach-v5.4"),
     replayed("detach-v5.5", balance::check),

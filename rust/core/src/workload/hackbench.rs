@@ -116,7 +116,7 @@ impl Hackbench {
             Op::Reap { children },
             Op::ClockStop,
         ];
-        let main = TaskSpec { program: 0, parent: 0, mm: 0, weight: LoadWeight::NICE_0 };
+        let main = TaskSpec { program: 0, parent: 0, mm: 0, weight: LoadWeight::NICE_0, slice_ns: None };
         let mut tasks = vec![main];
         let mut add = |ops: &mut Vec<Op>, op: Op, count: u32| {
             let program = ops.len() as u32;
@@ -129,7 +129,7 @@ impl Hackbench {
             for _ in 0..count {
                 let id = tasks.len() as TaskId;
                 let mm = if self.mode == Mode::Thread { 0 } else { id };
-                tasks.push(TaskSpec { program, parent: 0, mm, weight: LoadWeight::NICE_0 });
+                tasks.push(TaskSpec { program, parent: 0, mm, weight: LoadWeight::NICE_0, slice_ns: None });
             }
         };
         for group in 0..self.groups {

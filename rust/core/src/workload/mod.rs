@@ -35,4 +35,6 @@ pub struct TaskSpec {
     pub mm: u32,
     /// Weight, from nice or policy.
     pub weight: LoadWeight,
+    /// A slice of its own (sched_setattr()), for kernels whose queue has slices; `None` = the system's.
+    pub slice_ns: Option<u64>,
 }

@@ -45,7 +45,11 @@ impl Sim<'_> {
                 let ended = self.zombies > 0;
                 if ended { (Phase::Work, self.cost.reap_ns) } else { (Phase::Look, self.cost.poll_ns) }
             }
-            Op::Compute { work_ns } => (Phase::Work, work_ns),
+            Op::Compute { work_ns } => {
+                // The program says how long; only the kernel's own work varies.
+                self.tasks[task as usize].program.phase = Phase::Work;
+                return work_ns;
+            }
             Op::ClockStart | Op::ClockStop => (Phase::Work, 0),
             Op::Exit => {
                 (Phase::Work, if self.threads { self.cost.thread_exit_ns } else { self.cost.exit_ns })

@@ -33,6 +33,8 @@ pub mod cost;
 pub mod event;
 mod exec;
 mod fair;
+#[cfg(test)]
+mod fair_tests;
 mod invariants;
 pub mod program;
 pub mod rq;

@@ -867,7 +867,13 @@ impl DetachCase {
         env.src_cpu = src.cpu;
         env.imbalance = self.imbalance;
         env.migration_type = self.migration_type;
-        env.scan = TaskScan { loop_max: self.loop_max, active_lb: self.active_lb, ..TaskScan::default() };
+        env.scan = TaskScan {
+            loop_max: self.loop_max,
+            active_lb: self.active_lb,
+            // An active balance does not ask whether all are pinned.
+            all_pinned: !self.active_lb,
+            ..TaskScan::default()
+        };
         (kernel.balance.detach_tasks.f)(&mut env, &mut queue);
         Ok(DetachOutcome {
             imbalance: env.imbalance,

@@ -270,6 +270,12 @@ impl Default for BalanceRules {
 pub struct SystemState {
     /// `sched_smt_active()`.
     pub smt_active: bool,
+    /// CPUs of the machine have different capacities (`sched_asym_cpucap_active()`).
+    pub asym_capacity: bool,
+    /// The largest capacity of any CPU (`rd->max_cpu_capacity`).
+    pub max_cpu_capacity: u64,
+    /// CPUs of an LLC share a cache below it (`sched_cluster_active`, v6.12).
+    pub clusters: bool,
     /// Energy-aware scheduling is on.
     pub energy_aware: bool,
     /// The root domain has performance domains.
@@ -292,6 +298,9 @@ impl Default for SystemState {
     fn default() -> Self {
         Self {
             smt_active: false,
+            asym_capacity: false,
+            max_cpu_capacity: 1024,
+            clusters: false,
             energy_aware: false,
             perf_domains: false,
             overutilized: false,

@@ -1,7 +1,7 @@
 //! The fast wake-up path: an idle CPU near the target, in the order of v5.4 to v5.7.
 
 use super::Kernel;
-use super::env::RqStats;
+use super::env::{RqStats, SystemState};
 use crate::cpumask::CpuMask;
 use crate::sim::tunables::Features;
 use crate::topology::SchedDomains;
@@ -41,11 +41,13 @@ pub struct IdleSearch<'a> {
     pub domains: &'a SchedDomains,
     /// Scheduler features.
     pub features: &'a Features,
+    /// Machine-wide switches.
+    pub system: &'a SystemState,
     /// CPUs that the task may use; `None` = all.
     pub allowed: Option<&'a CpuMask>,
     /// CPU of the waker.
     pub this_cpu: usize,
-    /// `p->recent_used_cpu`, rewritten when it is chosen.
+    /// `p->recent_used_cpu`, rewritten when it is chosen (v6.12: always).
     pub recent_used_cpu: &'a mut u16,
     /// `task_util_est()` of the task.
     pub task_util: u64,
@@ -53,6 +55,8 @@ pub struct IdleSearch<'a> {
     pub per_cpu_kthread: bool,
     /// By LLC id: some core may be idle (`sd_llc_shared->has_idle_cores`).
     pub has_idle_cores: &'a mut [bool],
+    /// By LLC id: how many CPUs a search may look at (`sd_llc_shared->nr_idle_scan`, v6.12).
+    pub nr_idle_scan: &'a [u32],
     /// `avg_idle` of the waker's CPU, ns.
     pub avg_idle: u64,
     /// `avg_scan_cost` of the waker's LLC domain, ns.

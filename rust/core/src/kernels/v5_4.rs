@@ -565,6 +565,15 @@ pub(super) fn detach_by(
 
 /// kernel/sched/fair.c, v5.4, can_migrate_task().
 fn can_migrate_task(env: &mut LbEnv<'_>, p: &TaskView<'_>) -> bool {
+    if !can_move(env, p) {
+        return false;
+    }
+    let hot = migrate_degrades_locality(env, p).unwrap_or_else(|| task_hot(env, p));
+    accept_if_cool(env, hot)
+}
+
+/// The part of can_migrate_task() that no failures of earlier passes can change.
+pub(super) fn can_move(env: &mut LbEnv<'_>, p: &TaskView<'_>) -> bool {
     if p.throttled {
         env.scan.refused.throttled += 1;
         return false;
@@ -572,7 +581,7 @@ fn can_migrate_task(env: &mut LbEnv<'_>, p: &TaskView<'_>) -> bool {
     if !p.may_run_on(env.dst_cpu) {
         env.scan.refused.affinity += 1;
         env.scan.some_pinned = true;
-        if env.idle != CpuIdleType::NewlyIdle && !env.scan.dst_pinned {
+        if env.idle != CpuIdleType::NewlyIdle && !env.scan.dst_pinned && !env.scan.active_lb {
             let mut group = env.group(0).span.iter();
             if let Some(cpu) = group.find(|&cpu| env.may_use(cpu) && p.may_run_on(cpu)) {
                 env.scan.dst_pinned = true;
@@ -586,7 +595,11 @@ fn can_migrate_task(env: &mut LbEnv<'_>, p: &TaskView<'_>) -> bool {
         env.scan.refused.running += 1;
         return false;
     }
-    let hot = migrate_degrades_locality(env, p).unwrap_or_else(|| task_hot(env, p));
+    true
+}
+
+/// The end of can_migrate_task(): a task that would lose its cache or memory stays, unless balancing failed too often.
+pub(super) fn accept_if_cool(env: &mut LbEnv<'_>, hot: bool) -> bool {
     if hot && env.nr_balance_failed <= env.sd.cache_nice_tries {
         env.scan.refused.hot += 1;
         return false;
@@ -616,7 +629,7 @@ pub(super) fn migrate_degrades_locality(env: &LbEnv<'_>, p: &TaskView<'_>) -> Op
 }
 
 /// kernel/sched/fair.c, v5.4, task_hot().
-fn task_hot(env: &LbEnv<'_>, p: &TaskView<'_>) -> bool {
+pub(super) fn task_hot(env: &LbEnv<'_>, p: &TaskView<'_>) -> bool {
     if p.idle_policy {
         return false;
     }

@@ -361,6 +361,22 @@ pub(super) fn amount_to_move(env: &LbEnv<'_>, p: &TaskView<'_>, least_load: u64)
 
 /// kernel/sched/fair.c, v5.5, find_idlest_group().
 fn find_idlest_group(env: &mut IdlestEnv<'_>) -> Option<usize> {
+    // Memory stays near as long as a CPU idles here.
+    idlest_group(env, |sgs, idlest| sgs.idle_cpus > idlest.idle_cpus, |_, local, _| local.idle_cpus != 0)
+}
+
+/// Whether the first group is idler than the second, both having capacity to spare.
+type IdlerWithSpare = fn(&SgLbStats, &SgLbStats) -> bool;
+
+/// Whether a task stays on its node (first statistics) rather than goes to another, both having capacity to spare.
+type StaysNearMemory = fn(&IdlestEnv<'_>, &SgLbStats, &SgLbStats) -> bool;
+
+/// find_idlest_group() with the rules for groups that have capacity to spare.
+pub(super) fn idlest_group(
+    env: &mut IdlestEnv<'_>,
+    idler_with_spare: IdlerWithSpare,
+    stays_near_memory: StaysNearMemory,
+) -> Option<usize> {
     let allowed = env.task.allowed;
     let mut idlest: Option<usize> = None;
     let mut idlest_sgs = SgLbStats {
@@ -376,20 +392,26 @@ fn find_idlest_group(env: &mut IdlestEnv<'_>) -> Option<usize> {
         }
         let sgs = (env.view.kernel.wakeup.update_sg_wakeup_stats.f)(env, index);
         env.stats.push(Some(sgs));
-        if index != 0 && update_pick_idlest(env, idlest, &idlest_sgs, index, &sgs) {
+        if index != 0 && update_pick_idlest(env, idlest, &idlest_sgs, index, &sgs, idler_with_spare) {
             idlest = Some(index);
             idlest_sgs = sgs;
         }
     }
     let best = idlest?;
     match &env.stats[0] {
-        Some(local_sgs) if stays_local(env, local_sgs, best, &idlest_sgs) => None,
+        Some(local_sgs) if stays_local(env, local_sgs, best, &idlest_sgs, stays_near_memory) => None,
         _ => Some(best),
     }
 }
 
 /// Whether the local group serves the task as well as the idlest one.
-fn stays_local(env: &IdlestEnv<'_>, local_sgs: &SgLbStats, idlest: usize, idlest_sgs: &SgLbStats) -> bool {
+fn stays_local(
+    env: &IdlestEnv<'_>,
+    local_sgs: &SgLbStats,
+    idlest: usize,
+    idlest_sgs: &SgLbStats,
+    stays_near_memory: StaysNearMemory,
+) -> bool {
     if local_sgs.group_type != idlest_sgs.group_type {
         return local_sgs.group_type < idlest_sgs.group_type;
     }
@@ -415,8 +437,7 @@ fn stays_local(env: &IdlestEnv<'_>, local_sgs: &SgLbStats, idlest: usize, idlest
                 if idlest_cpu.and_then(node_of).is_some_and(|node| Some(node) == env.task.preferred_node) {
                     return false;
                 }
-                // Memory stays near as long as a CPU idles here.
-                if local_sgs.idle_cpus != 0 {
+                if stays_near_memory(env, local_sgs, idlest_sgs) {
                     return true;
                 }
             }
@@ -432,6 +453,7 @@ fn update_pick_idlest(
     idlest_sgs: &SgLbStats,
     index: usize,
     sgs: &SgLbStats,
+    idler_with_spare: IdlerWithSpare,
 ) -> bool {
     if sgs.group_type != idlest_sgs.group_type {
         return sgs.group_type < idlest_sgs.group_type;
@@ -442,7 +464,7 @@ fn update_pick_idlest(
         GroupType::MisfitTask => {
             idlest.is_none_or(|best| env.group(index).max_capacity > env.group(best).max_capacity)
         }
-        GroupType::HasSpare => sgs.idle_cpus > idlest_sgs.idle_cpus,
+        GroupType::HasSpare => idler_with_spare(sgs, idlest_sgs),
     }
 }
 

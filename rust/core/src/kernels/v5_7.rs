@@ -64,12 +64,17 @@ fn detach_tasks(env: &mut LbEnv<'_>, queue: &mut dyn SrcQueue) -> u32 {
 /// kernel/sched/fair.c, v5.7, update_sg_wakeup_stats().
 fn update_sg_wakeup_stats(env: &IdlestEnv<'_>, index: usize) -> SgLbStats {
     let mut sgs = runnable_avg::sum_without_task(env, index);
-    sgs.group_weight = env.group(index).weight;
-    v5_5::classify_wakeup_sums(env, index, &mut sgs);
-    if matches!(sgs.group_type, GroupType::FullyBusy | GroupType::Overloaded) {
-        sgs.avg_load = v5_4::avg_load(&sgs);
-    }
+    finish_wakeup_stats(env, index, &mut sgs);
     sgs
+}
+
+/// The end of update_sg_wakeup_stats(), from the sums on.
+pub(super) fn finish_wakeup_stats(env: &IdlestEnv<'_>, index: usize, sgs: &mut SgLbStats) {
+    sgs.group_weight = env.group(index).weight;
+    v5_5::classify_wakeup_sums(env, index, sgs);
+    if matches!(sgs.group_type, GroupType::FullyBusy | GroupType::Overloaded) {
+        sgs.avg_load = v5_4::avg_load(sgs);
+    }
 }
 
 /// kernel/sched/fair.c, v5.7: the waker's CPU attracts a task whatever its capacity.

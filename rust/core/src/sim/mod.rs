@@ -36,6 +36,8 @@ pub mod cost;
 pub mod event;
 mod exec;
 mod fair;
+#[cfg(test)]
+mod fair_tests;
 mod invariants;
 pub mod program;
 pub mod rq;
@@ -47,7 +49,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use self::balance::{Nohz, SdState};
+use self::balance::{NEWIDLE_CALLS, Nohz, SdState};
 use self::channel::{Barrier, Channel};
 use self::cost::CostModel;
 use self::event::{EventQueue, NEVER};
@@ -61,12 +63,14 @@ use self::tunables::{Features, Tunables};
 use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 use crate::kernels::Kernel;
-use crate::kernels::env::{RqStats, SgLbStats, SystemState};
+use crate::kernels::eevdf::VirtualClock;
+use crate::kernels::env::{BalanceRules, RqStats, SgLbStats, SystemState};
+use crate::kernels::queue::QueueForm;
 use crate::load_weight::LoadWeight;
 use crate::pelt::{self, PeltForm, PeltTable, Removed};
-use crate::record::{Record, Trace};
+use crate::record::{Record, TaskTraceState, Trace};
 use crate::rng::Rng;
-use crate::topology::{MachineSpec, SchedDomains};
+use crate::topology::{MachineSpec, SchedDomains, SdFlags};
 use crate::workload::{Action, Load, TaskSpec};
 
 /// Events between two looks at the interrupt flag.
@@ -108,6 +112,8 @@ pub struct Sim<'a> {
     now: u64,
     kernel: Kernel,
     pelt_form: PeltForm,
+    balance_rules: BalanceRules,
+    queue_form: QueueForm,
     tunables: &'a Tunables,
     features: &'a Features,
     pelt_table: &'a PeltTable,
@@ -116,9 +122,6 @@ pub struct Sim<'a> {
     node_of: &'a [u32],
     system: SystemState,
     nr_online_cpus: u64,
-    /// Least and largest capacity of an online CPU.
-    min_cpu_capacity: u64,
-    max_cpu_capacity: u64,
 
     events: EventQueue,
     /// Expiry of sleeping tasks' timers; numbers beyond the tasks are actions of the load.
@@ -135,9 +138,10 @@ pub struct Sim<'a> {
     stats: RqStats,
     sds: Vec<Vec<SdState>>,
     sgc_imbalance: Vec<bool>,
-    /// By LLC id: `has_idle_cores`, `nr_busy_cpus`.
+    /// By LLC id: `has_idle_cores`, `nr_busy_cpus`, `nr_idle_scan`.
     has_idle_cores: Vec<bool>,
     nr_busy_cpus: Vec<u32>,
+    nr_idle_scan: Vec<u32>,
     nohz: Nohz,
     /// `rd->overload`.
     overload: bool,
@@ -158,6 +162,8 @@ pub struct Sim<'a> {
     sg_stats: Vec<SgLbStats>,
     idlest_stats: Vec<Option<SgLbStats>>,
     detached: Vec<TaskId>,
+    /// The chance by which newidle balance leaves levels out.
+    newidle_dice: Rng,
     watch: Watch,
 }
 
@@ -323,21 +329,22 @@ impl<'a> Sim<'a> {
             }
             Next::Sleep => {
                 self.tasks[task as usize].program.phase = Phase::Begin;
-                self.block(cpu, task, TaskState::Sleeping);
+                self.block(cpu, task, TaskState::Sleeping, Why::Sleep);
             }
             Next::Exit => {
-                self.block(cpu, task, TaskState::Dead);
+                self.block(cpu, task, TaskState::Dead, Why::Exit);
                 self.task_dead(cpu, task);
             }
         }
     }
 
     /// The running task gives the CPU up: it sleeps or has exited.
-    fn block(&mut self, cpu: usize, task: TaskId, state: TaskState) {
+    fn block(&mut self, cpu: usize, task: TaskId, state: TaskState, why: Why) {
         self.update_rq_clock(cpu);
         self.rqs[cpu].step_end_ns = NEVER;
-        self.dequeue_task(cpu, task, Why::Sleep);
+        self.dequeue_task(cpu, task, why);
         self.tasks[task as usize].state = state;
+        self.record.task_state(self.now, task, cpu, TaskTraceState::Asleep);
         self.schedule(cpu);
     }
 
@@ -356,16 +363,20 @@ impl<'a> Sim<'a> {
         self.update_rq_clock(cpu);
         self.rqs[cpu].need_resched = false;
         let prev = self.rqs[cpu].curr;
-        // The task that just blocked is off the queue already.
+        // The task that just blocked is off the queue already, unless its dequeue is delayed.
         let queued_prev = self.rqs[cpu].cfs.curr;
-        let found = self.rqs[cpu].cfs.nr_running > 0 || self.newidle_balance(cpu);
-        self.record.schedule(cpu, !found);
+        let next = loop {
+            let next = self.pick_next_task(cpu, queued_prev);
+            if next.is_some() || !self.newidle_balance(cpu) {
+                break next;
+            }
+        };
+        self.record.schedule(cpu, next.is_none());
         self.rqs[cpu].need_resched = false;
-        if !found {
+        let Some(next) = next else {
             self.go_idle(cpu, prev);
             return;
-        }
-        let next = self.pick_next_task(cpu, queued_prev);
+        };
         if next == prev && queued_prev == prev {
             self.resume_step(cpu);
             return;
@@ -601,9 +612,9 @@ impl<'a> Sim<'a> {
         // A thread that is off is nobody's sibling.
         let core = |cpu: usize| if online(cpu) { setup.machine.core[cpu] } else { u32::MAX - cpu as u32 };
         stats.set_cores(&(0..nr_cpus).map(core).collect::<Vec<_>>());
-        let capacities = || (0..nr_cpus).filter(|&cpu| online(cpu)).map(|cpu| stats.capacity_orig[cpu]);
-        let min_cpu_capacity = capacities().min().unwrap_or(0);
-        let max_cpu_capacity = capacities().max().unwrap_or(0);
+        let max_cpu_capacity =
+            (0..nr_cpus).filter(|&cpu| online(cpu)).map(|cpu| stats.capacity_orig[cpu]).max();
+        let some_domain_has = |flag| topo.per_cpu.iter().flatten().any(|sd| sd.flags.has(flag));
         let mut balance_phase = Rng::stream(seed, "balance phase", 0);
         let jiffies = now / tick_ns;
         let sds = topo
@@ -617,6 +628,9 @@ impl<'a> Sim<'a> {
                     nr_balance_failed: 0,
                     max_newidle_lb_cost: 0,
                     next_decay_max_lb_cost: jiffies,
+                    newidle_call: NEWIDLE_CALLS / 2,
+                    newidle_success: NEWIDLE_CALLS / 2,
+                    newidle_ratio: NEWIDLE_CALLS / 2,
                 };
                 hierarchy.iter().map(state).collect()
             })
@@ -640,6 +654,8 @@ impl<'a> Sim<'a> {
             now,
             kernel: setup.kernel,
             pelt_form: (setup.kernel.signals.pelt_form.f)(),
+            balance_rules: (setup.kernel.balance.balance_rules.f)(),
+            queue_form: (setup.kernel.queue.queue_form.f)(),
             tunables: &setup.tunables,
             features: &setup.features,
             pelt_table: &setup.pelt_table,
@@ -648,14 +664,16 @@ impl<'a> Sim<'a> {
             node_of: &setup.machine.node,
             system: SystemState {
                 smt_active: topo.smt_mask.iter().any(|mask| mask.weight() > 1),
+                asym_capacity: some_domain_has(SdFlags::ASYM_CPUCAPACITY),
+                max_cpu_capacity: max_cpu_capacity.unwrap_or(0),
+                clusters: some_domain_has(SdFlags::CLUSTER),
+                sis_util: setup.features.sis_util,
                 migration_cost_ns: setup.tunables.migration_cost_ns,
                 nr_migrate: setup.tunables.nr_migrate,
                 preemption: setup.tunables.preemption,
                 ..SystemState::default()
             },
             nr_online_cpus,
-            min_cpu_capacity,
-            max_cpu_capacity,
             events: EventQueue::new(nr_cpus),
             timers: BinaryHeap::new(),
             rqs,
@@ -678,6 +696,8 @@ impl<'a> Sim<'a> {
             sgc_imbalance: vec![false; topo.nr_sgc],
             has_idle_cores: vec![true; nr_cpus],
             nr_busy_cpus: vec![0; nr_cpus],
+            // As the last balance pass over an idle LLC leaves it.
+            nr_idle_scan: topo.llc_size.clone(),
             nohz: Nohz {
                 nr_cpus: idle_cpus.weight() as u32,
                 idle_cpus,
@@ -697,6 +717,7 @@ impl<'a> Sim<'a> {
             sg_stats: Vec::new(),
             idlest_stats: Vec::new(),
             detached: Vec::new(),
+            newidle_dice: Rng::stream(seed, "newidle dice", 0),
             watch: Watch::default(),
         }
     }
@@ -721,11 +742,14 @@ impl<'a> Sim<'a> {
         first.state = TaskState::Runnable;
         self.update_rq_clock(cpu);
         self.attach_new_task(cpu, 0);
-        self.enqueue_task(cpu, 0, Why::Move);
+        self.enqueue_task(cpu, 0, Why::New);
         self.schedule(cpu);
         self.arm(cpu);
     }
 }
+
+/// The kernel starts the virtual clock just before it wraps, to find bugs early.
+const FIRST_VRUNTIME: u64 = 0u64.wrapping_sub(1 << 20);
 
 /// A runqueue that has been idle for a while.
 fn idle_rq(now: u64, jiffies: u64, tunables: &Tunables) -> Rq {
@@ -733,8 +757,8 @@ fn idle_rq(now: u64, jiffies: u64, tunables: &Tunables) -> Rq {
     Rq {
         cfs: CfsRq {
             timeline: Timeline::default(),
-            // The kernel starts the virtual clock just before it wraps, to find bugs early.
-            min_vruntime: 0u64.wrapping_sub(1 << 20),
+            min_vruntime: FIRST_VRUNTIME,
+            clock: VirtualClock::new(FIRST_VRUNTIME),
             load: LoadWeight::default(),
             nr_running: 0,
             curr: NO_TASK,
@@ -774,20 +798,13 @@ fn idle_rq(now: u64, jiffies: u64, tunables: &Tunables) -> Rq {
 
 /// A task before its fork.
 fn new_task(id: usize, spec: &TaskSpec, form: PeltForm, seed: u64, now: u64) -> Task {
-    let load = spec.weight;
+    let mut se = SchedEntity::new(spec.weight, pelt::init_entity(spec.weight.weight, form));
+    if let Some(slice_ns) = spec.slice_ns {
+        se.slice_ns = slice_ns;
+        se.custom_slice = true;
+    }
     Task {
-        se: SchedEntity {
-            vruntime: 0,
-            weight: load.weight,
-            inv_weight: load.inv_weight,
-            on_rq: false,
-            exec_start: 0,
-            sum_exec_runtime: 0,
-            prev_sum_exec_runtime: 0,
-            avg: pelt::init_entity(load.weight, form),
-            util_est_enqueued: 0,
-            util_est_ewma: 0,
-        },
+        se,
         state: TaskState::New,
         cpu: 0,
         last_run_cpu: 0,

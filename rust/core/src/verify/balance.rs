@@ -16,17 +16,22 @@ pub const FAMILIES: &[&str] = &[
     "fbg-v5.5",
     "fbg-v5.6",
     "fbg-v5.7",
+    "fbg-v6.12",
     "idlest-v5.5",
     "idlest-v5.6",
     "idlest-v5.7",
+    "idlest-v6.12",
     "detach-v5.4",
     "detach-v5.5",
     "detach-v5.6",
     "detach-v5.7",
+    "detach-v6.12",
     "wakeaffine-v5.4",
     "wakeaffine-v5.7",
+    "wakeaffine-v6.12",
     "wakewide-all",
     "swb-v5.7",
+    "swb-v6.12",
 ];
 
 /// Decides the case in `line` and compares every field of its answer; `Err` names the case and what differs.

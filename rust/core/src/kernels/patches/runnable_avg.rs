@@ -41,11 +41,17 @@ fn pelt_form() -> PeltForm {
 
 /// kernel/sched/fair.c, v5.7, update_sg_lb_stats().
 fn update_sg_lb_stats(env: &mut LbEnv<'_>, index: usize) -> SgLbStats {
+    let mut sgs = sum_runqueues(env, index);
+    v5_5::collect_misfit(env, index, &mut sgs);
+    v5_5::classify_sums(env, index, &mut sgs);
+    sgs
+}
+
+/// The loop of update_sg_lb_stats(), with the sum of runnable_avg.
+pub(in super::super) fn sum_runqueues(env: &mut LbEnv<'_>, index: usize) -> SgLbStats {
     let mut sgs = v5_4::sum_runqueues(env, index);
     let runs = v5_4::runs_within(env.group(index), env.excluded);
     sgs.group_runnable = runs.map(|(start, end)| env.rqs.runnable[start..end].iter().sum::<u64>()).sum();
-    v5_5::collect_misfit(env, index, &mut sgs);
-    v5_5::classify_sums(env, index, &mut sgs);
     sgs
 }
 

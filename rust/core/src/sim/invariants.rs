@@ -1,5 +1,7 @@
 //! What must hold after every event: checked in builds with debug assertions.
 
+use std::cmp::Reverse;
+
 use super::Sim;
 use super::program::Op;
 use super::rq::{NO_TASK, TaskId, TaskState};
@@ -150,7 +152,7 @@ impl Sim<'_> {
 
     /// Each task is in one place, the one that its state says; its signals are within bounds.
     fn check_all_tasks(&self) -> Result<()> {
-        let mut queued = vec![0; self.tasks.len()];
+        let mut queued = vec![0_usize; self.tasks.len()];
         let mut travelling = queued.clone();
         let mut waiting = queued.clone();
         for rq in &self.rqs {
@@ -169,6 +171,13 @@ impl Sim<'_> {
                 waiting[task as usize] += 1;
             }
         }
+        let timed =
+            self.timers.iter().map(|&Reverse((_, id))| id as usize).filter(|&id| id < self.tasks.len());
+        // Those who spin at a barrier are runnable and wait in no queue.
+        let met = self.barriers.iter().flat_map(|barrier| &barrier.waiting).map(|&task| task as usize);
+        for task in timed.chain(met.filter(|&task| self.tasks[task].state != TaskState::Runnable)) {
+            waiting[task] += 1;
+        }
         for (id, task) in self.tasks.iter().enumerate() {
             if task.state == TaskState::Sleeping
                 && matches!(self.ops[task.program.at as usize], Op::Reap { .. })
@@ -180,7 +189,7 @@ impl Sim<'_> {
                 TaskState::New | TaskState::Dead => (0, 0, 0),
                 TaskState::Runnable => (1, 0, 0),
                 TaskState::Waking => (0, 1, 0),
-                TaskState::Sleeping => (0, 0, 1),
+                TaskState::Sleeping => (usize::from(task.se.sched_delayed), 0, 1),
             };
             let found = (queued[id], travelling[id], waiting[id]);
             if found != expected || task.se.on_rq != (queued[id] == 1) {

@@ -4,7 +4,7 @@
     python benchmarks/hackbench.py --output now.json  # and writes them, with what they were measured on
     python benchmarks/hackbench.py --before old.json  # and prints the ratio to older ones
 
-Each figure is the fastest of some repeats: whatever else the machine does only adds to it.
+Each figure is the least CPU time of some repeats: whatever else the machine does only adds to it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Figure:
         groups: hackbench's groups.
         messages: messages sent in the run.
         events: events that the engine handled.
-        seed_s: wall seconds of one seed on one core.
+        seed_s: CPU seconds of one seed on one core.
     """
 
     machine: str
@@ -63,12 +63,12 @@ class Figure:
 
     @property
     def message_ns(self) -> float:
-        """Wall nanoseconds a message."""
+        """CPU nanoseconds a message."""
         return self.seed_s / self.messages * 1e9
 
     @property
     def events_per_s(self) -> float:
-        """Events handled in a wall second."""
+        """Events handled in a CPU second."""
         return self.events / self.seed_s
 
 
@@ -91,19 +91,23 @@ def main() -> None:
             flush=True,
         )
     if options.output:
-        content = {**host(), "repeats": REPEATS, "figures": [dataclasses.asdict(figure) for figure in figures]}
+        content = {
+            **host(),
+            "repeats": REPEATS,
+            "figures": [dataclasses.asdict(figure) for figure in figures],
+        }
         options.output.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def measure(machine: str, kernel: str, groups: int, messages: int) -> Figure:
-    """The fastest of REPEATS runs of seed 1."""
+    """The least of REPEATS runs of seed 1."""
     work = sl.Hackbench(groups=groups, loops=messages // (groups * 20 * 20))
     scenario = (sl.Machine.named(machine), sl.Kernel(kernel), work)
     times = []
     for _ in range(REPEATS):
-        start = time.perf_counter()
+        start = time.process_time()
         runs = sl.simulate(*scenario, seeds=[1], threads=1, progress=False)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     events = int(runs.metrics.events.to_numpy()[0])
     return Figure(machine, kernel, groups, work.messages, events, round(min(times), 4))
 

@@ -12,7 +12,7 @@ use crate::sim::Setup;
 use crate::sim::cost::CostModel;
 use crate::sim::tunables::{Features, TunableSettings};
 use crate::topology::{DomainRules, MachineSpec, build_sched_domains};
-use crate::workload::{Hackbench, Load};
+use crate::workload::{Hackbench, Load, Tasks};
 
 /// A machine with its costs, a kernel and a load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,18 +55,22 @@ pub struct KernelSpec {
 pub enum WorkloadSpec {
     /// hackbench.
     Hackbench(Hackbench),
+    /// Tasks of the user's own.
+    Tasks(Tasks),
 }
 
 impl WorkloadSpec {
-    fn validate(&self) -> Result<()> {
+    fn validate(&self, machine: &MachineSpec) -> Result<()> {
         match self {
             Self::Hackbench(hackbench) => hackbench.validate(),
+            Self::Tasks(tasks) => tasks.validate(machine),
         }
     }
 
-    fn load(&self) -> Load {
+    fn load(&self, machine: &MachineSpec) -> Load {
         match self {
             Self::Hackbench(hackbench) => hackbench.load(),
+            Self::Tasks(tasks) => tasks.load(machine),
         }
     }
 }
@@ -116,7 +120,7 @@ impl Scenario {
         self.costs.validate()?;
         self.kernel.validate()?;
         self.validate_ticks()?;
-        self.workload.validate()
+        self.workload.validate(&self.machine)
     }
 
     /// Ticks that take as long as they are apart would keep every task from running.
@@ -153,7 +157,7 @@ impl Scenario {
             pelt_table: PeltTable::new(tunables.pelt_half_life_ms)?,
             tunables,
             cost: self.costs.clone(),
-            load: self.workload.load(),
+            load: self.workload.load(&self.machine),
         })
     }
 }

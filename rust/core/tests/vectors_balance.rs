@@ -10,7 +10,7 @@ use serde_json::Value;
 
 #[test]
 fn find_busiest_group() {
-    replay(&["fbg-v5.5", "fbg-v5.6", "fbg-v5.7"], 6000);
+    replay(&["fbg-v5.4", "fbg-v5.5", "fbg-v5.6", "fbg-v5.7"], 6000);
 }
 
 #[test]
@@ -20,12 +20,12 @@ fn find_idlest_group() {
 
 #[test]
 fn detach_tasks() {
-    replay(&["detach-v5.5", "detach-v5.6", "detach-v5.7"], 4000);
+    replay(&["detach-v5.4", "detach-v5.5", "detach-v5.6", "detach-v5.7"], 4000);
 }
 
 #[test]
 fn wake_affine_and_wake_wide() {
-    replay(&["wakeaffine-v5.7"], 3000);
+    replay(&["wakeaffine-v5.4", "wakeaffine-v5.7"], 3000);
     replay(&["wakewide-all"], 1000);
 }
 

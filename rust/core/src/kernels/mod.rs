@@ -11,9 +11,12 @@
 
 pub mod cfs;
 pub mod env;
+pub mod numa;
+pub mod o1;
 pub mod patches;
 pub mod sis;
 pub mod spec;
+pub mod v5_4;
 pub mod v5_5;
 pub mod v5_6;
 pub mod v5_7;
@@ -22,16 +25,19 @@ use std::fmt;
 
 use self::cfs::{QueueEnv, TickVerdict};
 use self::env::{
-    GroupType, IdlestEnv, LbEnv, SdLbStats, SgLbStats, SrcQueue, TaskView, WakeAffineEnv, WakeTarget,
+    BalanceRules, GroupType, IdlestEnv, LbEnv, SdLbStats, SgLbStats, SrcQueue, TaskView, WakeAffineEnv,
+    WakeCapEnv, WakeTarget,
 };
+use self::numa::{NumaEnv, NumaStats, NumaTask, NumaType};
 use self::patches::Patch;
 use self::sis::{IdleSearch, PlacementRule};
+use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
-use crate::pelt::PeltForm;
+use crate::pelt::{PeltForm, SchedAvg};
 use crate::sim::rq::{CfsRq, SchedEntity, TaskId};
 
 /// The generations, oldest first.
-pub static REGISTRY: &[&Kernel] = &[&v5_5::KERNEL, &v5_6::KERNEL, &v5_7::KERNEL];
+pub static REGISTRY: &[&Kernel] = &[&v5_4::KERNEL, &v5_5::KERNEL, &v5_6::KERNEL, &v5_7::KERNEL];
 
 /// A kernel generation: the table of everything that generations and patches may replace.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +56,8 @@ pub struct Kernel {
     pub balance: Balance,
     /// Placement of waking and new tasks.
     pub wakeup: Wakeup,
+    /// Placement of tasks near their memory.
+    pub numa: Numa,
 }
 
 impl Kernel {
@@ -66,6 +74,7 @@ impl Kernel {
         slots.extend(self.queue.slots());
         slots.extend(self.balance.slots());
         slots.extend(self.wakeup.slots());
+        slots.extend(self.numa.slots());
         slots
     }
 
@@ -75,6 +84,7 @@ impl Kernel {
             || self.queue.take(name, &from.queue)
             || self.balance.take(name, &from.balance)
             || self.wakeup.take(name, &from.wakeup)
+            || self.numa.take(name, &from.numa)
         {
             return Ok(self);
         }
@@ -178,6 +188,8 @@ slot_table! {
     Signals {
         /// The form of PELT.
         pelt_form: fn() -> PeltForm,
+        /// The load of a CPU that balancing and wake-up compare, among its queue's averages.
+        cpu_load: fn(&SchedAvg) -> u64,
     }
 }
 
@@ -198,6 +210,11 @@ slot_table! {
 slot_table! {
     /// Load balancing: from whether to balance at all down to which tasks move.
     Balance {
+        /// What a balance pass does around the decisions: intervals, counting of failures, when to give up.
+        balance_rules: fn() -> BalanceRules,
+        /// What a success of newidle balance at a level will count, or nothing if the level is left out this time: (successes
+        /// in 1024 attempts so far, a number from 0 to 1023 by chance).
+        newidle_weight: fn(u32, u32) -> Option<u32>,
         /// Whether this CPU is the one to balance on behalf of its group.
         should_we_balance: fn(&LbEnv<'_>) -> bool,
         /// The sums over the group at a position of the ring, and its class.
@@ -215,7 +232,7 @@ slot_table! {
         /// How much of what to move from the busiest group to the local one.
         calculate_imbalance: fn(&mut LbEnv<'_>, &mut SdLbStats),
         /// The imbalance between NUMA nodes that is left after tolerating a small one:
-        /// (imbalance in tasks, destination's tasks, source's tasks, `imb_numa_nr`).
+        /// (imbalance in tasks, destination's tasks, from 5.18 on with one that is to come, source's tasks, `imb_numa_nr`).
         adjust_numa_imbalance: fn(i64, u32, u32, u32) -> i64,
         /// CPU to pull from in the group at a position of the ring.
         find_busiest_queue: fn(&LbEnv<'_>, usize) -> Option<usize>,
@@ -237,6 +254,8 @@ slot_table! {
         find_idlest_group: fn(&mut IdlestEnv<'_>) -> Option<usize>,
         /// The sums over the group at a position of the ring without the task, and its class.
         update_sg_wakeup_stats: fn(&IdlestEnv<'_>, usize) -> SgLbStats,
+        /// Whether the smaller of the waker's CPU and the previous one is too small for the task.
+        wake_cap: fn(&WakeCapEnv) -> bool,
         /// The waker's CPU or the previous one, as the target of the search for an idle CPU.
         wake_affine: fn(&WakeAffineEnv<'_>) -> WakeTarget,
         /// The rule by idleness, if it decides.
@@ -248,6 +267,28 @@ slot_table! {
         wake_wide: fn(u32, u32, u32) -> bool,
         /// An idle CPU near the target: (search, previous CPU, target) to the CPU and the rule that found it.
         select_idle_sibling: fn(&mut IdleSearch<'_>, usize, usize) -> (usize, PlacementRule),
+    }
+}
+
+slot_table! {
+    /// NUMA balancing: where on a node a task goes that wants to run near its memory.
+    Numa {
+        /// The sums over a node's CPUs, its class and, if asked for, a free idle CPU.
+        update_numa_stats: fn(&NumaEnv<'_>, &CpuMask, bool) -> NumaStats,
+        /// The idle core found so far among a node's CPUs, or that of an idle CPU:
+        /// (environment, the node's CPUs, a CPU of the core found so far, the idle CPU).
+        numa_idle_core: fn(&NumaEnv<'_>, &CpuMask, Option<usize>, usize) -> Option<usize>,
+        /// The class of a node: (imbalance_pct, statistics).
+        numa_classify: fn(u32, &NumaStats) -> Option<NumaType>,
+        /// Whether the nodes would be further apart than now with these loads: (environment, source, destination).
+        load_too_imbalanced: fn(&NumaEnv<'_>, i64, i64) -> bool,
+        /// Searches the destination node for the best place: (environment, gain of the task, of its group).
+        task_numa_find_cpu: fn(&mut NumaEnv<'_>, i64, i64),
+        /// Takes the CPU looked at if it is better than the best so far; true ends the search:
+        /// (environment, gain of the task, of its group, whether it may simply move).
+        task_numa_compare: fn(&mut NumaEnv<'_>, i64, i64, bool) -> bool,
+        /// Claims the CPU looked at as the best: (environment, task to change places with, gain).
+        task_numa_assign: for<'a> fn(&mut NumaEnv<'a>, Option<NumaTask<'a>>, i64),
     }
 }
 

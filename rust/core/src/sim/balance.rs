@@ -258,7 +258,8 @@ impl Sim<'_> {
         let pass_cost = self.cost.balance_pass_ns
             + u64::from(sd.span_weight) * self.cost.balance_cpu_ns
             + u64::from(ld_moved) * self.cost.balance_move_ns;
-        self.rqs[cpu].overhead_ns += pass_cost;
+        // Whoever balances pays, also on behalf of a tickless CPU.
+        self.rqs[self.this_cpu].overhead_ns += pass_cost;
         if outcome == Outcome::Done {
             return ld_moved;
         }
@@ -315,6 +316,10 @@ impl Sim<'_> {
                 (env.kernel.balance.detach_tasks.f)(&mut env, &mut queue);
                 *pass = PassState::of(&env);
             }
+            for &task in &detached {
+                // The scan took it off the list already; dequeue_task() expects it there.
+                self.list_push_head(pass.src_cpu, task);
+            }
             self.move_tasks(pass.src_cpu, pass.dst_cpu, &detached);
             self.record.pulled(cpu, level, idle, detached.len() as u64);
             moved += detached.len() as u32;
@@ -339,10 +344,8 @@ impl Sim<'_> {
     }
 
     /// detach_task() and attach_task() for each task that a pull took.
-    fn move_tasks(&mut self, src: usize, dst: usize, tasks: &[TaskId]) {
+    pub(super) fn move_tasks(&mut self, src: usize, dst: usize, tasks: &[TaskId]) {
         for &task in tasks {
-            // The scan took it off the list already; dequeue_task() expects it there.
-            self.list_push_head(src, task);
             self.detach_task(src, dst, task);
         }
         if !tasks.is_empty() {

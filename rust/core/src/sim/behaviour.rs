@@ -33,16 +33,13 @@ fn setup_with(machine: MachineSpec, kernel: KernelSpec, nices: &[i32]) -> Setup 
     let costs = CostModel { tick_skew_ns: 0, ..CostModel::default() };
     let scenario = Scenario { machine, costs, kernel, workload: WorkloadSpec::Hackbench(hackbench) };
     let mut setup = scenario.setup().expect("the scenario is good");
-    let task = |&nice: &i32| TaskSpec {
-        program: 0,
-        parent: 0,
-        mm: 0,
-        weight: LoadWeight::from_nice(nice).expect("a nice value"),
-    };
+    let task = |&nice: &i32| TaskSpec::new(0, LoadWeight::from_nice(nice).expect("a nice value"));
     setup.load = Load {
         tasks: nices.iter().map(task).collect(),
         ops: vec![Op::Exit],
         channels: vec![],
+        barriers: vec![],
+        actions: vec![],
         message_bytes: 1,
         threads: true,
     };
@@ -66,7 +63,7 @@ impl<'a> Sim<'a> {
     fn at_rest(setup: &'a Setup) -> Self {
         let mut sim = Self::new(setup, 0);
         for (id, spec) in setup.load.tasks.iter().enumerate() {
-            let mut task = super::new_task(id, spec, sim.pelt_form, 0);
+            let mut task = super::new_task(id, spec, sim.pelt_form, 0, sim.now);
             task.program.phase = Phase::Work;
             task.remaining_ns = 1 << 40;
             sim.tasks.push(task);

@@ -23,6 +23,7 @@ macro_rules! lb_env {
         let failed = $sim.sds[$cpu][$level].nr_balance_failed;
         let mut env = LbEnv::new(lb_view!($sim), $sd, $cpu, $idle, failed, &mut $sim.sg_stats);
         env.excluded = $excluded.as_ref();
+        env.llc_size = if $sim.topo.llc_level[$cpu].is_some() { $sim.topo.llc_size[$cpu] } else { 0 };
         env
     }};
 }
@@ -42,10 +43,12 @@ pub mod timeline;
 pub mod tunables;
 mod wakeup;
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::balance::{Nohz, SdState};
-use self::channel::Channel;
+use self::channel::{Barrier, Channel};
 use self::cost::CostModel;
 use self::event::{EventQueue, NEVER};
 use self::exec::Next;
@@ -61,10 +64,10 @@ use crate::kernels::Kernel;
 use crate::kernels::env::{RqStats, SgLbStats, SystemState};
 use crate::load_weight::LoadWeight;
 use crate::pelt::{self, PeltForm, PeltTable, Removed};
-use crate::record::Record;
+use crate::record::{Record, Trace};
 use crate::rng::Rng;
 use crate::topology::{MachineSpec, SchedDomains};
-use crate::workload::Load;
+use crate::workload::{Action, Load, TaskSpec};
 
 /// Events between two looks at the interrupt flag.
 const EVENTS_BETWEEN_CHECKS: u64 = 1 << 14;
@@ -113,11 +116,17 @@ pub struct Sim<'a> {
     node_of: &'a [u32],
     system: SystemState,
     nr_online_cpus: u64,
+    /// Least and largest capacity of an online CPU.
+    min_cpu_capacity: u64,
+    max_cpu_capacity: u64,
 
     events: EventQueue,
+    /// Expiry of sleeping tasks' timers; numbers beyond the tasks are actions of the load.
+    timers: BinaryHeap<Reverse<(u64, TaskId)>>,
     rqs: Vec<Rq>,
     tasks: Vec<Task>,
     channels: Vec<Channel>,
+    barriers: Vec<Barrier>,
     ops: &'a [Op],
     threads: bool,
     message_costs: [MessageCosts; 2],
@@ -152,22 +161,37 @@ pub struct Sim<'a> {
     watch: Watch,
 }
 
+/// What a run logs beside its counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Log {
+    /// What ran where.
+    pub trace: bool,
+}
+
 /// Runs one seed of a scenario to its end. `stop` set from outside ends it early with [`SimError::Interrupted`].
-pub fn run(setup: &Setup, seed: u64, stop: &AtomicBool) -> Result<Record> {
+pub fn run(setup: &Setup, seed: u64, log: Log, stop: &AtomicBool) -> Result<Record> {
     let mut sim = Sim::new(setup, seed);
+    sim.record.trace = log.trace.then(Trace::default);
     let start_ns = sim.now;
     sim.start(setup, seed);
     let mut handled = 0;
     while !sim.stopped {
         let (time, cpu) = sim.events.first();
-        if time >= NEVER {
-            return Err(SimError::Invariant(format!(
-                "at {} ns no event is pending, but tasks are left",
-                sim.now
-            )));
+        match sim.timers.peek() {
+            Some(&Reverse((timer, id))) if timer <= time => {
+                sim.timers.pop();
+                sim.now = timer;
+                sim.timer(setup, id);
+            }
+            _ if time >= NEVER => {
+                let what = format!("at {} ns no event is pending, but tasks are left", sim.now);
+                return Err(SimError::Invariant(what));
+            }
+            _ => {
+                sim.now = time;
+                sim.handle(cpu);
+            }
         }
-        sim.now = time;
-        sim.handle(cpu);
         handled += 1;
         if cfg!(debug_assertions) {
             sim.check_invariants()?;
@@ -192,6 +216,48 @@ impl<'a> Sim<'a> {
         } else {
             self.step_done(cpu);
         }
+        self.leave(cpu);
+    }
+
+    /// A timer has expired: of a task, or an action from outside.
+    fn timer(&mut self, setup: &Setup, id: TaskId) {
+        if let Some(action) = (id as usize).checked_sub(self.tasks.len()) {
+            self.act(&setup.load.actions[action].1);
+            return;
+        }
+        // The timer interrupts the CPU on which the task fell asleep.
+        let cpu = usize::from(self.tasks[id as usize].cpu);
+        self.this_cpu = cpu;
+        let curr = self.rqs[cpu].curr;
+        if curr == NO_TASK {
+            self.rqs[cpu].overhead_ns += self.cost.idle_exit_ns;
+        }
+        self.try_to_wake_up(cpu, curr, id, false);
+        self.leave(cpu);
+    }
+
+    /// Something happens from outside.
+    fn act(&mut self, action: &Action) {
+        match action {
+            Action::SetAffinity { task, mask } => self.set_affinity(*task, mask),
+            Action::ClockStart => {
+                self.record.clock(self.now, true);
+                if let Some(trace) = &mut self.record.trace {
+                    trace.start_ns = self.now;
+                }
+            }
+            Action::ClockStop => {
+                self.record.clock(self.now, false);
+                if let Some(trace) = &mut self.record.trace {
+                    trace.end_ns = self.now;
+                }
+                self.stopped = true;
+            }
+        }
+    }
+
+    /// Before a CPU goes on after an event: reschedules if asked to, pays for kernel work, and waits for the next event.
+    fn leave(&mut self, cpu: usize) {
         if self.rqs[cpu].need_resched {
             self.reschedule(cpu);
         }
@@ -324,11 +390,10 @@ impl<'a> Sim<'a> {
         }
         let last = usize::from(self.tasks[next as usize].last_run_cpu);
         if last != cpu && !self.topo.smt_mask[cpu].test(last) {
-            cost += self.distance_cost(
-                cpu,
-                last,
-                [self.cost.refill_llc_ns, self.cost.refill_node_ns, self.cost.refill_remote_ns],
-            );
+            let refill =
+                [self.cost.refill_llc_kib_ns, self.cost.refill_node_kib_ns, self.cost.refill_remote_kib_ns];
+            cost +=
+                self.distance_cost(cpu, last, refill) * u64::from(self.tasks[next as usize].footprint_kib);
         }
         self.rqs[cpu].overhead_ns += cost;
         self.tasks[next as usize].last_run_cpu = cpu as u16;
@@ -478,6 +543,34 @@ impl<'a> Sim<'a> {
         }
     }
 
+    /// set_cpus_allowed_ptr(): a task that may not stay where it is moves to the first CPU that it may use.
+    fn set_affinity(&mut self, task: TaskId, mask: &CpuMask) {
+        let id = task as usize;
+        let cpu = usize::from(self.tasks[id].cpu);
+        match &mut self.tasks[id].allowed {
+            Some(allowed) => allowed.copy_from(mask),
+            allowed => *allowed = Some(Box::new(mask.clone())),
+        }
+        let Some(target) = mask.first().filter(|_| !mask.test(cpu)) else { return };
+        if self.tasks[id].state != TaskState::Runnable {
+            return;
+        }
+        self.this_cpu = cpu;
+        let running = self.rqs[cpu].curr == task;
+        if running {
+            self.pause_step(cpu);
+        }
+        self.update_rq_clock(cpu);
+        if running {
+            self.put_prev_task(cpu);
+        }
+        self.move_tasks(cpu, target, &[task]);
+        if running {
+            self.schedule(cpu);
+        }
+        self.leave(cpu);
+    }
+
     /// `jiffies`.
     fn jiffies(&self) -> u64 {
         self.now / self.tunables.tick_ns
@@ -503,9 +596,14 @@ impl<'a> Sim<'a> {
             let capacity = u64::from(setup.machine.capacity[cpu]);
             stats.capacity[cpu] = capacity;
             stats.capacity_orig[cpu] = capacity;
-            stats.core[cpu] = setup.machine.core[cpu];
             stats.idle[cpu] = online(cpu);
         }
+        // A thread that is off is nobody's sibling.
+        let core = |cpu: usize| if online(cpu) { setup.machine.core[cpu] } else { u32::MAX - cpu as u32 };
+        stats.set_cores(&(0..nr_cpus).map(core).collect::<Vec<_>>());
+        let capacities = || (0..nr_cpus).filter(|&cpu| online(cpu)).map(|cpu| stats.capacity_orig[cpu]);
+        let min_cpu_capacity = capacities().min().unwrap_or(0);
+        let max_cpu_capacity = capacities().max().unwrap_or(0);
         let mut balance_phase = Rng::stream(seed, "balance phase", 0);
         let jiffies = now / tick_ns;
         let sds = topo
@@ -556,7 +654,10 @@ impl<'a> Sim<'a> {
                 ..SystemState::default()
             },
             nr_online_cpus,
+            min_cpu_capacity,
+            max_cpu_capacity,
             events: EventQueue::new(nr_cpus),
+            timers: BinaryHeap::new(),
             rqs,
             tasks: Vec::with_capacity(setup.load.tasks.len()),
             channels: setup
@@ -565,6 +666,7 @@ impl<'a> Sim<'a> {
                 .iter()
                 .map(|&kind| Channel::new(kind, setup.load.message_bytes))
                 .collect(),
+            barriers: setup.load.barriers.iter().map(|&size| Barrier { size, waiting: Vec::new() }).collect(),
             ops: &setup.load.ops,
             threads: setup.load.threads,
             message_costs: [
@@ -602,7 +704,10 @@ impl<'a> Sim<'a> {
     /// Creates the tasks and lets the first one run, on a CPU drawn by the seed.
     fn start(&mut self, setup: &Setup, seed: u64) {
         for (id, spec) in setup.load.tasks.iter().enumerate() {
-            self.tasks.push(new_task(id, spec, self.pelt_form, seed));
+            self.tasks.push(new_task(id, spec, self.pelt_form, seed, self.now));
+        }
+        for (index, &(after_ns, _)) in setup.load.actions.iter().enumerate() {
+            self.timers.push(Reverse((self.now + after_ns, (self.tasks.len() + index) as TaskId)));
         }
         let isolated = |cpu: usize| setup.machine.isolated.contains(&(cpu as u32));
         let usable: Vec<usize> =
@@ -668,7 +773,7 @@ fn idle_rq(now: u64, jiffies: u64, tunables: &Tunables) -> Rq {
 }
 
 /// A task before its fork.
-fn new_task(id: usize, spec: &crate::workload::TaskSpec, form: PeltForm, seed: u64) -> Task {
+fn new_task(id: usize, spec: &TaskSpec, form: PeltForm, seed: u64, now: u64) -> Task {
     let load = spec.weight;
     Task {
         se: SchedEntity {
@@ -690,12 +795,16 @@ fn new_task(id: usize, spec: &crate::workload::TaskSpec, form: PeltForm, seed: u
         last_wakee: NO_TASK,
         wakee_flips: 0,
         wakee_flip_decay_ts: 0,
-        allowed: None,
+        allowed: spec.allowed.clone().map(Box::new),
         list_prev: NO_TASK,
         list_next: NO_TASK,
         mm: spec.mm,
+        footprint_kib: spec.footprint_kib,
         remaining_ns: 0,
         queued_since_ns: 0,
+        start_ns: now
+            + spec.start_ns
+            + Rng::stream(seed, "start", id as u64).below(spec.start_jitter_ns.max(1)),
         program: Program::new(spec.program, spec.parent),
         rng: Rng::stream(seed, "work", id as u64),
     }

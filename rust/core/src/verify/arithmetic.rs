@@ -39,6 +39,10 @@ pub fn check(family: &str, line: &str) -> Result<(), String> {
 pub fn cases_of_document(text: &str) -> Vec<(String, String)> {
     let entries = match serde_json::from_str(text) {
         Ok(Value::Object(entries)) => entries,
+        Ok(Value::Array(items)) => {
+            let cases = items.iter().enumerate();
+            return cases.map(|(idx, item)| (format!("[{idx}]"), item.to_string())).collect();
+        }
         // One case that fails to parse as any entry does.
         _ => return vec![("document".to_owned(), text.to_owned())],
     };

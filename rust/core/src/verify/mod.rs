@@ -6,6 +6,8 @@
 pub mod arithmetic;
 pub mod balance;
 pub mod domains;
+pub mod numa;
+pub mod o1;
 
 use std::borrow::Cow;
 
@@ -90,13 +92,13 @@ const FAMILIES: &[Family] = &[
     not_modelled("eevdf_reweight"),
     not_modelled("eevdf_state"),
     not_modelled("group_shares"),
-    not_modelled("smpnice_2_6"),
-    not_modelled("detach-v5.4"),
+    replayed("smpnice_2_6", o1::check),
+    replayed("detach-v5.4", balance::check),
     replayed("detach-v5.5", balance::check),
     replayed("detach-v5.6", balance::check),
     replayed("detach-v5.7", balance::check),
     not_modelled("detach-v6.12"),
-    not_modelled("fbg-v5.4"),
+    replayed("fbg-v5.4", balance::check),
     replayed("fbg-v5.5", balance::check),
     replayed("fbg-v5.6", balance::check),
     replayed("fbg-v5.7", balance::check),
@@ -105,14 +107,14 @@ const FAMILIES: &[Family] = &[
     replayed("idlest-v5.6", balance::check),
     replayed("idlest-v5.7", balance::check),
     not_modelled("idlest-v6.12"),
-    not_modelled("numa-v5.6"),
-    not_modelled("numa-v5.7"),
-    not_modelled("numa-v6.12"),
-    not_modelled("o1-v2.6.15"),
-    not_modelled("o1-v2.6.16-mm-smpnice"),
+    replayed("numa-v5.6", numa::check),
+    replayed("numa-v5.7", numa::check),
+    replayed("numa-v6.12", numa::check),
+    replayed("o1-v2.6.15", o1::check),
+    replayed("o1-v2.6.16-mm-smpnice", o1::check),
     replayed("swb-v5.7", balance::check),
     not_modelled("swb-v6.12"),
-    not_modelled("wakeaffine-v5.4"),
+    replayed("wakeaffine-v5.4", balance::check),
     replayed("wakeaffine-v5.7", balance::check),
     not_modelled("wakeaffine-v6.12"),
     replayed("wakewide-all", balance::check),

@@ -1,0 +1,100 @@
+//! NUMA placement of v5.5 and v5.6: load alone says whether a task may move.
+//!
+//! A task goes to another node only if that brings the loads of the two nodes no further apart, however idle the
+//! destination is. The load balancer of the same kernels looks at idle CPUs and tasks, so the two can undo each
+//! other's work, which v5.7 reconciled.
+
+use super::super::Numa;
+use super::{NumaEnv, NumaStats, NumaTask, NumaType};
+use crate::cpumask::CpuMask;
+use crate::slot;
+
+/// The slots.
+pub const NUMA: Numa = Numa {
+    update_numa_stats: slot!(update_numa_stats),
+    numa_idle_core: slot!(numa_idle_core),
+    numa_classify: slot!(numa_classify),
+    load_too_imbalanced: slot!(load_too_imbalanced),
+    task_numa_find_cpu: slot!(task_numa_find_cpu),
+    task_numa_compare: slot!(task_numa_compare),
+    task_numa_assign: slot!(task_numa_assign),
+};
+
+/// kernel/sched/fair.c, v5.6, task_numa_find_cpu().
+fn task_numa_find_cpu(env: &mut NumaEnv<'_>, taskimp: i64, groupimp: i64) {
+    let may_move = !env.is_too_imbalanced_by(env.p.load);
+    env.try_cpus(taskimp, groupimp, may_move);
+}
+
+/// kernel/sched/fair.c, v5.6, task_numa_compare(). It never ends the search.
+fn task_numa_compare(env: &mut NumaEnv<'_>, taskimp: i64, groupimp: i64, may_move: bool) -> bool {
+    if let Some((swap_with, imp)) = better_place(env, taskimp, groupimp, may_move) {
+        (env.kernel.numa.task_numa_assign.f)(env, swap_with, imp);
+    }
+    false
+}
+
+/// Whom to swap with on the CPU looked at (nobody for a plain move) and the gain, if that is better than the best place.
+fn better_place<'a>(
+    env: &NumaEnv<'a>,
+    taskimp: i64,
+    groupimp: i64,
+    may_move: bool,
+) -> Option<(Option<NumaTask<'a>>, i64)> {
+    if env.numa_migrate_on.test(env.dst_cpu) {
+        return None;
+    }
+    let move_imp = env.move_gain(taskimp, groupimp);
+    let Some(cur) = env.curr() else {
+        return (may_move && move_imp >= env.best_imp).then_some((None, move_imp));
+    };
+    if !cur.may_run_on(env.src_cpu) {
+        return None;
+    }
+    let imp = env.swap_gain(&cur, taskimp, groupimp);
+    if may_move && move_imp > imp && move_imp > env.best_imp {
+        return Some((None, move_imp));
+    }
+    (env.is_worth_a_swap(imp) && env.may_exchange_load_with(&cur)).then_some((Some(cur), imp))
+}
+
+/// kernel/sched/fair.c, v5.6, task_numa_assign().
+fn task_numa_assign<'a>(env: &mut NumaEnv<'a>, task: Option<NumaTask<'a>>, imp: i64) {
+    if env.claim(env.dst_cpu) {
+        env.set_best(task, imp);
+    }
+}
+
+/// kernel/sched/fair.c, v5.6, load_too_imbalanced(): loads are compared in relation to the nodes' capacities.
+pub fn load_too_imbalanced(env: &NumaEnv<'_>, src_load: i64, dst_load: i64) -> bool {
+    let (src, dst) = (&env.src_stats, &env.dst_stats);
+    let (src_capacity, dst_capacity) = (src.compute_capacity as i64, dst.compute_capacity as i64);
+    let distance = |src_load: i64, dst_load: i64| (dst_load * src_capacity - src_load * dst_capacity).abs();
+    distance(src_load, dst_load) > distance(src.load as i64, dst.load as i64)
+}
+
+/// kernel/sched/fair.c, v5.6, update_numa_stats(): load and capacity are all that it reads.
+fn update_numa_stats(env: &NumaEnv<'_>, cpus: &CpuMask, _find_idle: bool) -> NumaStats {
+    let mut ns = NumaStats::default();
+    for cpu in cpus.iter() {
+        ns.load += env.rqs.load[cpu];
+        ns.compute_capacity += env.rqs.capacity[cpu];
+    }
+    ns.node_type = (env.kernel.numa.numa_classify.f)(env.imbalance_pct, &ns);
+    ns
+}
+
+/// v5.6 does not class nodes: load alone decides.
+fn numa_classify(_imbalance_pct: u32, _ns: &NumaStats) -> Option<NumaType> {
+    None
+}
+
+/// v5.6 does not look for an idle core.
+fn numa_idle_core(
+    _env: &NumaEnv<'_>,
+    _cpus: &CpuMask,
+    idle_core: Option<usize>,
+    _cpu: usize,
+) -> Option<usize> {
+    idle_core
+}

@@ -1,0 +1,85 @@
+//! NUMA placement of v6.12, as it differs from v5.7.
+//!
+//! * Nodes are classed by runnable_avg, too, as groups are.
+//! * Tasks of one group do not change places while the destination has capacity to spare: they would only share it
+//!   anew.
+//! * The search for an idle core looks at all of its threads.
+//!
+//! How many tasks of imbalance are tolerated, and up to how many running (`imb_numa_nr`), is the load balancer's
+//! `adjust_numa_imbalance`.
+
+use super::super::{Balance, Kernel, Numa, v5_7 as kernel_v5_7};
+use super::{NumaEnv, NumaStats, NumaType, v5_7};
+use crate::cpumask::CpuMask;
+use crate::slot;
+
+/// The slots.
+pub const NUMA_V6_12: Numa = Numa {
+    update_numa_stats: slot!(update_numa_stats),
+    numa_idle_core: slot!(numa_idle_core),
+    numa_classify: slot!(numa_classify),
+    task_numa_compare: slot!(task_numa_compare),
+    ..v5_7::NUMA
+};
+
+/// v5.7 with everything of v6.12 that NUMA placement reads.
+pub const NUMA_SIDE: Kernel = Kernel {
+    name: "v5.7+numa-v6.12",
+    source: "kernel/sched/fair.c of Linux 6.12.0, NUMA placement",
+    summary: "v5.7 with the NUMA placement of v6.12.",
+    numa: NUMA_V6_12,
+    balance: Balance { adjust_numa_imbalance: slot!(adjust_numa_imbalance), ..kernel_v5_7::KERNEL.balance },
+    ..kernel_v5_7::KERNEL
+};
+
+/// Imbalance in tasks that is left alone: a pair that communicates.
+const NUMA_IMBALANCE_MIN: i64 = 2;
+
+/// kernel/sched/fair.c, v6.12, adjust_numa_imbalance().
+fn adjust_numa_imbalance(imbalance: i64, dst_running: u32, _src_running: u32, imb_numa_nr: u32) -> i64 {
+    if dst_running <= imb_numa_nr && imbalance <= NUMA_IMBALANCE_MIN { 0 } else { imbalance }
+}
+
+/// kernel/sched/fair.c, v6.12, task_numa_compare().
+fn task_numa_compare(env: &mut NumaEnv<'_>, taskimp: i64, groupimp: i64, may_move: bool) -> bool {
+    let shares_group = env.curr().is_some_and(|cur| cur.numa_group == env.p.numa_group);
+    if shares_group && env.dst_stats.node_type == Some(NumaType::HasSpare) {
+        return false;
+    }
+    v5_7::task_numa_compare(env, taskimp, groupimp, may_move)
+}
+
+/// kernel/sched/fair.c, v6.12, update_numa_stats().
+fn update_numa_stats(env: &NumaEnv<'_>, cpus: &CpuMask, find_idle: bool) -> NumaStats {
+    let mut ns = v5_7::sum_runqueues(env, cpus, find_idle);
+    ns.runnable = cpus.iter().map(|cpu| env.rqs.runnable[cpu]).sum();
+    ns.node_type = (env.kernel.numa.numa_classify.f)(env.imbalance_pct, &ns);
+    ns
+}
+
+/// kernel/sched/fair.c, v6.12, numa_classify().
+fn numa_classify(imbalance_pct: u32, ns: &NumaStats) -> Option<NumaType> {
+    let pct = u64::from(imbalance_pct);
+    let (used, capacity) = (ns.util * pct, ns.compute_capacity * 100);
+    let (waited, time) = (ns.runnable * 100, ns.compute_capacity * pct);
+    Some(if ns.nr_running > ns.weight && (capacity < used || time < waited) {
+        NumaType::Overloaded
+    } else if ns.nr_running < ns.weight || (capacity > used && time > waited) {
+        NumaType::HasSpare
+    } else {
+        NumaType::FullyBusy
+    })
+}
+
+/// kernel/sched/fair.c, v6.12, numa_idle_core().
+fn numa_idle_core(env: &NumaEnv<'_>, cpus: &CpuMask, idle_core: Option<usize>, cpu: usize) -> Option<usize> {
+    idle_core.or_else(|| {
+        let may_look = env.system.smt_active && env.cpus.test_idle_cores(cpu);
+        (may_look && is_core_idle(env, cpus, cpu)).then_some(cpu)
+    })
+}
+
+/// kernel/sched/fair.c, v6.12, is_core_idle(), for a CPU that is idle itself.
+fn is_core_idle(env: &NumaEnv<'_>, cpus: &CpuMask, cpu: usize) -> bool {
+    env.rqs.siblings(cpu).filter(|&sibling| cpus.test(sibling)).all(|sibling| env.is_idle(sibling))
+}

@@ -1,0 +1,394 @@
+//! 2.6.15 without any smp nice: a runqueue's load is its number of tasks.
+//!
+//! Nothing stops a task of nice 19 from having a CPU to itself while tasks of nice 0 share another. The complete table:
+//! [`prio_bias`](super::prio_bias) and [`smpnice`](super::smpnice) build on it.
+
+use super::super::env::{CpuIdleType, TaskRef};
+use super::prio::{effective_prio, recalc_task_prio, scheduler_tick, task_timeslice};
+use super::{
+    MoveEnv, MoveLimit, O1, O1Array, O1Class, O1Domain, O1Env, O1Kernel, O1Queue, O1Rq, O1TaskView,
+    SCHED_LOAD_SCALE, WakeEnv,
+};
+use crate::cpumask::CpuMask;
+use crate::slot;
+
+/// The table.
+pub const KERNEL: O1Kernel = O1Kernel {
+    name: "v2.6.15-plain",
+    source: "kernel/sched.c of Linux 2.6.15, without smp nice",
+    summary: "O(1) scheduler that balances the number of tasks.",
+    slots: O1 {
+        task_bias: slot!(task_bias),
+        load_now: slot!(load_now),
+        source_load: slot!(source_load),
+        target_load: slot!(target_load),
+        update_cpu_load: slot!(update_cpu_load),
+        find_busiest_group: slot!(find_busiest_group),
+        imbalance_to_move: slot!(imbalance_to_move),
+        find_busiest_queue: slot!(find_busiest_queue),
+        move_limit: slot!(move_limit),
+        active_move_limit: slot!(active_move_limit),
+        move_tasks: slot!(move_tasks),
+        can_migrate_task: slot!(can_migrate_task),
+        find_idlest_group: slot!(find_idlest_group),
+        find_idlest_cpu: slot!(find_idlest_cpu),
+        wake_to_this_cpu: slot!(wake_to_this_cpu),
+        sync_wake_load: slot!(sync_wake_load),
+        effective_prio: slot!(effective_prio),
+        recalc_task_prio: slot!(recalc_task_prio),
+        task_timeslice: slot!(task_timeslice),
+        scheduler_tick: slot!(scheduler_tick),
+    },
+};
+
+/// Domain of the hardware threads of a core: include/linux/topology.h, 2.6.15, SD_SIBLING_INIT.
+pub const SD_SIBLING: O1Domain = O1Domain {
+    imbalance_pct: 110,
+    busy_idx: 0,
+    idle_idx: 0,
+    newidle_idx: 1,
+    wake_idx: 0,
+    forkexec_idx: 0,
+    cache_nice_tries: 0,
+    cache_hot_time_ns: 0,
+    interval_ms: [1, 2],
+    busy_factor: 8,
+    wake_affine: true,
+    wake_balance: false,
+};
+
+/// Domain of the packages of a node: include/linux/topology.h, 2.6.15, SD_CPU_INIT.
+pub const SD_CPU: O1Domain = O1Domain {
+    imbalance_pct: 125,
+    busy_idx: 2,
+    idle_idx: 1,
+    newidle_idx: 2,
+    wake_idx: 1,
+    forkexec_idx: 1,
+    cache_nice_tries: 1,
+    cache_hot_time_ns: 2_500_000,
+    interval_ms: [1, 4],
+    busy_factor: 64,
+    wake_affine: true,
+    wake_balance: false,
+};
+
+/// Domain of near nodes: include/asm-i386/topology.h, 2.6.15, SD_NODE_INIT.
+pub const SD_NODE: O1Domain = O1Domain {
+    imbalance_pct: 125,
+    busy_idx: 3,
+    idle_idx: 1,
+    newidle_idx: 2,
+    wake_idx: 1,
+    forkexec_idx: 0,
+    cache_nice_tries: 1,
+    cache_hot_time_ns: 10_000_000,
+    interval_ms: [8, 32],
+    busy_factor: 32,
+    wake_affine: false,
+    wake_balance: true,
+};
+
+/// kernel/sched.c, 2.6.15, SD_ALLNODES_INIT: domain of all nodes of a machine with `nr_cpus` CPUs.
+pub fn sd_allnodes(nr_cpus: u64) -> O1Domain {
+    O1Domain {
+        imbalance_pct: 133,
+        busy_idx: 3,
+        idle_idx: 3,
+        newidle_idx: 0,
+        wake_idx: 0,
+        forkexec_idx: 0,
+        cache_nice_tries: 1,
+        cache_hot_time_ns: 10_000_000,
+        interval_ms: [64, 64 * nr_cpus],
+        busy_factor: 128,
+        wake_affine: false,
+        wake_balance: false,
+    }
+}
+
+/// kernel/sched.c, 2.6.15: tasks have no bias.
+fn task_bias(_class: O1Class) -> u64 {
+    0
+}
+
+/// kernel/sched.c, 2.6.15, rebalance_tick(): the load that it averages.
+fn load_now(rq: &O1Rq) -> u64 {
+    rq.nr_running * SCHED_LOAD_SCALE
+}
+
+/// kernel/sched.c, 2.6.15, source_load().
+pub fn source_load(kernel: &O1Kernel, rq: &O1Rq, idx: usize, _idle: CpuIdleType) -> u64 {
+    let now = (kernel.slots.load_now.f)(rq);
+    average(rq, idx).map_or(now, |average| average.min(now))
+}
+
+/// kernel/sched.c, 2.6.15, target_load().
+pub fn target_load(kernel: &O1Kernel, rq: &O1Rq, idx: usize, _idle: CpuIdleType) -> u64 {
+    let now = (kernel.slots.load_now.f)(rq);
+    average(rq, idx).map_or(now, |average| average.max(now))
+}
+
+/// The average of a load index; `None` for index 0, the load just now.
+fn average(rq: &O1Rq, idx: usize) -> Option<u64> {
+    rq.cpu_load.get(idx.wrapping_sub(1)).copied()
+}
+
+/// kernel/sched.c, 2.6.15, rebalance_tick(): the averages.
+fn update_cpu_load(mut cpu_load: [u64; 3], load: u64) -> [u64; 3] {
+    for (shift, average) in cpu_load.iter_mut().enumerate() {
+        let scale = 1 << shift;
+        // Rounds up while the load rises, or else the average would stop short of it.
+        let rounded = if load > *average { load + scale - 1 } else { load };
+        *average = (*average * (scale - 1) + rounded) / scale;
+    }
+    cpu_load
+}
+
+/// kernel/sched.c, 2.6.15, find_busiest_group().
+fn find_busiest_group(env: &mut O1Env<'_>) -> Option<usize> {
+    env.imbalance = 0;
+    let (index, pair) = busiest_pair(env)?;
+    let imbalance = pair.imbalance(env)?;
+    env.imbalance = (env.kernel.slots.imbalance_to_move.f)(imbalance);
+    Some(index)
+}
+
+/// The local group and the busiest other one.
+struct Pair {
+    this_load: u64,
+    this_power: u64,
+    max_load: u64,
+    busiest_power: u64,
+    /// Load over power of the whole domain.
+    avg_load: u64,
+}
+
+/// Position of the busiest group, and how it compares with the local one.
+fn busiest_pair(env: &mut O1Env<'_>) -> Option<(usize, Pair)> {
+    let idx = match env.idle {
+        CpuIdleType::NotIdle => env.sd.busy_idx,
+        CpuIdleType::NewlyIdle => env.sd.newidle_idx,
+        CpuIdleType::Idle => env.sd.idle_idx,
+    };
+    let slots = &env.kernel.slots;
+    let (mut this_load, mut this_power) = (0, 0);
+    let (mut total_load, mut total_power) = (0, 0);
+    let mut busiest = None;
+    let mut max_load = 0;
+    for (index, group) in env.groups.iter().enumerate() {
+        let is_local = group.cpus.test(env.this_cpu);
+        // Guesses high here and low there, so that tasks stay when in doubt.
+        let guess = if is_local { slots.target_load.f } else { slots.source_load.f };
+        let load: u64 = group.cpus.iter().map(|cpu| guess(env.kernel, &env.rqs[cpu], idx, env.idle)).sum();
+        if group.cpus.iter().any(|cpu| !env.rqs[cpu].idle) {
+            env.sd_idle = false;
+        }
+        total_load += load;
+        total_power += group.cpu_power;
+        let load = load * SCHED_LOAD_SCALE / group.cpu_power;
+        if is_local {
+            (this_load, this_power) = (load, group.cpu_power);
+        } else if load > max_load {
+            max_load = load;
+            busiest = Some(index);
+        }
+    }
+    let index = busiest?;
+    let avg_load = SCHED_LOAD_SCALE * total_load / total_power;
+    let busiest_power = env.groups[index].cpu_power;
+    Some((index, Pair { this_load, this_power, max_load, busiest_power, avg_load }))
+}
+
+impl Pair {
+    /// The load to move, scaled; `None` if the domain is balanced.
+    fn imbalance(&self, env: &O1Env<'_>) -> Option<u64> {
+        let &Self { this_load, max_load, avg_load, .. } = self;
+        if this_load >= max_load
+            || max_load <= SCHED_LOAD_SCALE
+            || this_load >= avg_load
+            || 100 * max_load <= env.sd.imbalance_pct * this_load
+        {
+            return None;
+        }
+        // The busiest group keeps the average, and one task at least.
+        let max_pull = (max_load - avg_load).min(max_load - SCHED_LOAD_SCALE);
+        let room = (avg_load - this_load) * self.this_power;
+        let imbalance = (max_pull * self.busiest_power).min(room) / SCHED_LOAD_SCALE;
+        if imbalance >= SCHED_LOAD_SCALE {
+            return Some(imbalance);
+        }
+        let moves_one = max_load - this_load >= 2 * SCHED_LOAD_SCALE || self.gains_throughput();
+        moves_one.then_some(SCHED_LOAD_SCALE)
+    }
+
+    /// Whether the two groups would use more of their power with one task moved.
+    fn gains_throughput(&self) -> bool {
+        let &Self { this_load, this_power, max_load, busiest_power, .. } = self;
+        let used = |power: u64, load: u64| power * load.min(SCHED_LOAD_SCALE);
+        let one_task = SCHED_LOAD_SCALE * SCHED_LOAD_SCALE;
+        let now = (used(busiest_power, max_load) + used(this_power, this_load)) / SCHED_LOAD_SCALE;
+        let left = used(busiest_power, max_load.saturating_sub(one_task / busiest_power));
+        let added = (max_load * busiest_power).min(one_task) / this_power;
+        let after = (left + used(this_power, this_load + added)) / SCHED_LOAD_SCALE;
+        after > now
+    }
+}
+
+/// kernel/sched.c, 2.6.15, find_busiest_group(): an imbalance is a number of tasks.
+fn imbalance_to_move(load: u64) -> u64 {
+    load / SCHED_LOAD_SCALE
+}
+
+/// kernel/sched.c, 2.6.15, find_busiest_queue().
+fn find_busiest_queue(env: &O1Env<'_>, index: usize) -> Option<usize> {
+    let mut busiest = None;
+    let mut max_load = 0;
+    for cpu in env.groups[index].cpus.iter() {
+        let load = (env.kernel.slots.source_load.f)(env.kernel, &env.rqs[cpu], 0, env.idle);
+        if load > max_load {
+            max_load = load;
+            busiest = Some(cpu);
+        }
+    }
+    busiest
+}
+
+/// kernel/sched.c, 2.6.15, load_balance(): as many tasks as the imbalance says.
+fn move_limit(imbalance: u64, _nr_running: u64) -> MoveLimit {
+    MoveLimit { nr: imbalance, bias: i64::MAX }
+}
+
+/// kernel/sched.c, 2.6.15, active_load_balance().
+fn active_move_limit() -> MoveLimit {
+    MoveLimit { nr: 1, bias: i64::MAX }
+}
+
+/// kernel/sched.c, 2.6.15, move_tasks(), with the limit by bias of the -mm patch of 7 February 2006.
+///
+/// Expired tasks go first, since they will not run soon; then by priority, and from the tail of each list.
+fn move_tasks(env: &mut MoveEnv<'_>, queue: &mut dyn O1Queue, limit: MoveLimit) -> u32 {
+    let mut left = limit;
+    let mut pulled = 0;
+    env.all_pinned = limit.nr > 0 && limit.bias > 0;
+    if !env.all_pinned {
+        return 0;
+    }
+    for array in [O1Array::Expired, O1Array::Active] {
+        let mut from = 0;
+        while let Some(prio) = queue.next_prio(array, from) {
+            let mut next: Option<TaskRef> = queue.tail(array, prio);
+            while let Some(task) = next {
+                next = queue.before(task);
+                let view = queue.view(task);
+                let bias = view.bias;
+                if bias > left.bias || !(env.kernel.slots.can_migrate_task.f)(env, &view) {
+                    continue;
+                }
+                queue.pull(array, task);
+                pulled += 1;
+                left = MoveLimit { nr: left.nr - 1, bias: left.bias - bias };
+                if left.nr == 0 || left.bias <= 0 {
+                    return pulled;
+                }
+            }
+            from = prio + 1;
+        }
+    }
+    pulled
+}
+
+/// kernel/sched.c, 2.6.15, can_migrate_task().
+fn can_migrate_task(env: &mut MoveEnv<'_>, task: &O1TaskView<'_>) -> bool {
+    if !task.allowed.is_none_or(|allowed| allowed.test(env.this_cpu)) {
+        return false;
+    }
+    env.all_pinned = false;
+    let is_hot = task.since_last_ran_ns < env.sd.cache_hot_time_ns;
+    !task.running && (env.nr_balance_failed > env.sd.cache_nice_tries || !is_hot)
+}
+
+/// kernel/sched.c, 2.6.15, find_idlest_group().
+fn find_idlest_group(env: &O1Env<'_>, allowed: Option<&CpuMask>) -> Option<usize> {
+    let (slots, idx) = (&env.kernel.slots, env.sd.forkexec_idx);
+    let mut this_load = 0;
+    let mut idlest: Option<(usize, u64)> = None;
+    for (index, group) in env.groups.iter().enumerate() {
+        if allowed.is_some_and(|allowed| !group.cpus.intersects(allowed)) {
+            continue;
+        }
+        let is_local = group.cpus.test(env.this_cpu);
+        // The other way round from a balance pass, since this moves load away.
+        let guess = if is_local { slots.source_load.f } else { slots.target_load.f };
+        let load_of = |cpu| guess(env.kernel, &env.rqs[cpu], idx, CpuIdleType::NotIdle);
+        let load: u64 = group.cpus.iter().map(load_of).sum();
+        let load = load * SCHED_LOAD_SCALE / group.cpu_power;
+        if is_local {
+            this_load = load;
+        } else if idlest.is_none_or(|(_, min_load)| load < min_load) {
+            idlest = Some((index, load));
+        }
+    }
+    let (index, min_load) = idlest?;
+    (100 * this_load >= half_imbalance_pct(env.sd) * min_load).then_some(index)
+}
+
+/// kernel/sched.c, 2.6.15, find_idlest_cpu().
+fn find_idlest_cpu(env: &O1Env<'_>, index: usize, allowed: Option<&CpuMask>) -> Option<usize> {
+    let load_of =
+        |cpu: usize| (env.kernel.slots.source_load.f)(env.kernel, &env.rqs[cpu], 0, CpuIdleType::NotIdle);
+    let cpus = env.groups[index].cpus.iter();
+    // Of equal loads the caller's own CPU wins, otherwise the first.
+    cpus.filter(|&cpu| allowed.is_none_or(|allowed| allowed.test(cpu)))
+        .min_by_key(|&cpu| (load_of(cpu), cpu != env.this_cpu))
+}
+
+/// What wake-ups, forks and execs tolerate: half of what balancing does.
+fn half_imbalance_pct(sd: &O1Domain) -> u64 {
+    100 + (sd.imbalance_pct - 100) / 2
+}
+
+/// kernel/sched.c, 2.6.15, try_to_wake_up(): the test for an affine wake-up and for passive balancing.
+fn wake_to_this_cpu(env: &WakeEnv<'_>) -> bool {
+    let Some(sd) = env.sd else { return false };
+    if !env.same_waker_cpu || !env.this_allowed {
+        return false;
+    }
+    let (kernel, idx, slots) = (env.kernel, sd.wake_idx, &env.kernel.slots);
+    let load = (slots.source_load.f)(kernel, env.prev_rq, idx, CpuIdleType::NotIdle);
+    let this_load = (slots.target_load.f)(kernel, env.this_rq, idx, CpuIdleType::NotIdle);
+    let tolerated_pct = half_imbalance_pct(sd);
+    if sd.wake_affine {
+        let leaving = if env.sync { (slots.sync_wake_load.f)(env.bias) } else { 0 };
+        // The kernel's unsigned arithmetic: less load than is said to leave is a lot of load.
+        let load_left = this_load.wrapping_sub(leaving);
+        let prev_load = (slots.target_load.f)(kernel, env.prev_rq, idx, CpuIdleType::NotIdle);
+        let both_fit = load_left <= load && load_left.wrapping_add(prev_load) <= SCHED_LOAD_SCALE;
+        let with_wakee = load_left.wrapping_add(SCHED_LOAD_SCALE).wrapping_mul(100);
+        if both_fit || with_wakee <= tolerated_pct * load {
+            return true;
+        }
+    }
+    sd.wake_balance && tolerated_pct * this_load <= 100 * load
+}
+
+/// kernel/sched.c, 2.6.15, try_to_wake_up(): a waker that is about to sleep takes one task's load with it.
+fn sync_wake_load(_bias: u64) -> u64 {
+    SCHED_LOAD_SCALE
+}
+
+/// kernel/sched.c, 2.6.15, wake_idle(): an idle allowed CPU near `cpu`, or `cpu`.
+///
+/// `spans` are the spans of the CPU's domains, the nearest first, up to the first without SD_WAKE_IDLE.
+pub fn wake_idle<'a>(
+    rqs: &[O1Rq],
+    cpu: usize,
+    allowed: Option<&CpuMask>,
+    spans: impl IntoIterator<Item = &'a CpuMask>,
+) -> usize {
+    if rqs[cpu].idle {
+        return cpu;
+    }
+    let may_take = |&other: &usize| rqs[other].idle && allowed.is_none_or(|allowed| allowed.test(other));
+    spans.into_iter().find_map(|span| span.iter().find(may_take)).unwrap_or(cpu)
+}

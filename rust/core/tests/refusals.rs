@@ -66,12 +66,10 @@ fn hackbench_with_more_messages_than_a_counter_holds() {
 
 #[test]
 fn unknown_kernels_with_the_near_names() {
-    let error = scenario(dual_quad(), "v5.8", small()).validate().unwrap_err().to_string();
-    assert!(error.starts_with("kernel = \"v5.8\": must be a kernel generation"), "{error}");
-    assert!(KNOWN.iter().all(|name| error.contains(name)), "{error}");
+    let error = scenario(dual_quad(), "v5.77", small()).validate().unwrap_err().to_string();
+    let start = "kernel = \"v5.77\": must be a kernel generation; near names: v5.7";
+    assert!(error.starts_with(start), "{error}");
 }
-
-const KNOWN: [&str; 2] = ["v5.5", "v5.7"];
 
 #[test]
 fn settings_of_the_kernel_out_of_range() {

@@ -1,18 +1,28 @@
 //! Patches: what a series changes, as a table on the kernel that it was made for.
 
+pub mod ni_random;
 pub mod runnable_avg;
 
-use super::{Kernel, Origin, unknown, v5_6};
+use super::{Kernel, Origin, unknown, v5_6, v6_12};
 use crate::error::{Result, SimError};
 
 /// All patches.
-pub static REGISTRY: &[Patch] = &[Patch {
-    name: "runnable-avg",
-    summary: runnable_avg::SUMMARY,
-    source: runnable_avg::SOURCE,
-    base: &v5_6::KERNEL,
-    patched: &runnable_avg::KERNEL,
-}];
+pub static REGISTRY: &[Patch] = &[
+    Patch {
+        name: "runnable-avg",
+        summary: runnable_avg::SUMMARY,
+        source: runnable_avg::SOURCE,
+        base: &v5_6::KERNEL,
+        patched: &runnable_avg::KERNEL,
+    },
+    Patch {
+        name: "ni-random",
+        summary: ni_random::SUMMARY,
+        source: ni_random::SOURCE,
+        base: &v6_12::KERNEL,
+        patched: &ni_random::KERNEL,
+    },
+];
 
 /// A patch: its hunks are the slots in which `patched` differs from `base`.
 #[derive(Clone, Copy, Debug)]

@@ -40,8 +40,24 @@ RESOLUTION_MS = 0.2
 WIDENED_BY = 0.25
 """The recorded range is widened by this part of its mean."""
 
-LINES: Mapping[str, str] = {"5.10": "v5.7", "6.1": "v6.12", "6.12": "v6.12"}
-"""Recorded kernel to the generation that models its line."""
+LINES: Mapping[str, tuple[str, str, str]] = {
+    "5.10": ("v5.7", "v5.7", "v5.10"),
+    "6.1": ("v5.7", "v6.12", "v6.1"),
+    "6.12": ("v6.12", "v6.12", "v6.12"),
+}
+"""Recorded kernel to the generations that model its queue and its balancing, and to the rules of its domains."""
+
+QUEUE_SLOTS = (
+    "queue_form",
+    "place_entity",
+    "pick_next_entity",
+    "update_deadline",
+    "check_preempt_tick",
+    "check_preempt_wakeup",
+    "wakeup_preempt_entity",
+    "delay_dequeue",
+)
+"""Slots that say who runs next on a CPU; all others belong to balancing."""
 
 BACKPORTS: Mapping[str, str] = {"NI_RANDOM": "ni-random"}
 """Features of late stable kernels to the patches that add them."""
@@ -86,6 +102,12 @@ IDEAL: Mapping[str, int] = {
     "tick_skew_ns": 0,
 }
 """What the emulated machine does not have: caches, shared cores, work that varies, ticks that are apart."""
+
+KWORKER_RUN_US, KWORKER_WAKEUPS, KWORKER_PERIOD_US, KWORKER_SPREAD_PCT = 50, 4, 1_000_000, 75
+"""All per-CPU workers together wake so often in so long, and run for so long."""
+
+KCOMPACTD_RUN_US, KCOMPACTD_PERIOD_US = 25, 500_000
+"""The compactor of a node: its run and its sleep (HPAGE_FRAG_CHECK_INTERVAL_MSEC)."""
 
 _SYSCTLS = ("latency_ns", "min_granularity_ns", "wakeup_granularity_ns", "migration_cost_ns", "nr_migrate")
 _TUNABLE_NAMES = {"latency_ns": "sched_latency_ns"}
@@ -289,7 +311,17 @@ class Recording:
             raise bad_argument("recordings", path.name, f"cannot be read: {error}") from None
         if not isinstance(fields, dict) or fields.get("format") != FORMAT:
             raise bad_argument("recordings", path.name, f"must be an object of format {FORMAT}")
-        for name in ("kernel", "scenario", "seed", "machine", "load", "duration_ms", "guest", "tasks", "derived"):
+        for name in (
+            "kernel",
+            "scenario",
+            "seed",
+            "machine",
+            "load",
+            "duration_ms",
+            "guest",
+            "tasks",
+            "derived",
+        ):
             if name not in fields:
                 raise bad_argument("recordings", path.name, f"must have a field `{name}`")
         return cls(str(fields["kernel"]), str(fields["scenario"]), integer("seed", fields["seed"], 0), fields)
@@ -315,9 +347,12 @@ class Recording:
     def kernel_model(self) -> Kernel | str:
         """The kernel with the guest's settings, or why there is none."""
         known = kernels()
-        name = LINES.get(self.kernel)
-        if name is None or name not in set(known["name"]):
-            return f"kernel {name or self.kernel} is not modelled"
+        if self.kernel not in LINES:
+            return f"kernel {self.kernel} is not modelled"
+        queue, balance, domains = LINES[self.kernel]
+        for name in (queue, balance):
+            if name not in set(known["name"]):
+                return f"kernel {name} is not modelled"
         guest = self.fields["guest"]
         tunables: dict[str, int] = {
             "hz": int(guest["config"].get("HZ", 250)),
@@ -332,9 +367,11 @@ class Recording:
         switches = {flag.removeprefix("NO_"): not flag.startswith("NO_") for flag in flags}
         modelled = {feature for feature, *_ in _core.feature_table()}
         kernel = Kernel(
-            name,
+            queue,
             tunables=tunables,
             features={feature: on for feature, on in switches.items() if feature in modelled},
+            slots=_slots(queue, balance),
+            domains=domains,
         )
         patches = [patch for feature, patch in BACKPORTS.items() if switches.get(feature)]
         return kernel.with_patches(*(patch for patch in patches if patch in set(known["name"])))
@@ -349,7 +386,26 @@ class Recording:
                 return "cgroups are not modelled"
             entries += load.tasks(starts, self.seed)
             del starts[: load.nr_listed]
+        entries += self.kernel_threads()
         return tasks.Workload(tuple(entries), integer("duration_ms", self.fields["duration_ms"], 1))
+
+    def kernel_threads(self) -> list[tasks.Task]:
+        """What runs in the guest beside the load: a worker bound to each CPU, a compactor on each node's CPUs."""
+        n = integer("machine.n_cpus", self.fields["machine"]["n_cpus"], 1)
+        runs = [
+            ((cpu,), KWORKER_RUN_US, KWORKER_PERIOD_US * n // KWORKER_WAKEUPS, KWORKER_SPREAD_PCT)
+            for cpu in range(n)
+        ]
+        runs += [
+            (tuple(cpus), KCOMPACTD_RUN_US, KCOMPACTD_PERIOD_US, 0)
+            for cpus in self.fields["machine"]["nodes"]
+        ]
+        return [
+            tasks.Periodic(
+                run_us=run_us, sleep_us=sleep_us, spread_pct=spread_pct, jitter_us=sleep_us, mask=mask
+            )
+            for mask, run_us, sleep_us, spread_pct in runs
+        ]
 
     def values(self) -> Values:
         """The recorded measures under the names and in the units of the simulated ones."""
@@ -359,7 +415,9 @@ class Recording:
             if name in derived:
                 flat[name] = derived[name]
         for cpu, shares in enumerate(derived["running_count_share_by_cpu"]):
-            flat.update({f"running_count_share_by_cpu.{cpu}.{count}": share for count, share in shares.items()})
+            flat.update(
+                {f"running_count_share_by_cpu.{cpu}.{count}": share for count, share in shares.items()}
+            )
         for recorded, name in (
             ("max_minus_min_running_share", "count_diff_le1_share"),
             ("max_minus_min_group_share", "group_diff_le1_share"),
@@ -387,6 +445,16 @@ class Recording:
     def counted_ms(self) -> float:
         """Time in which spreading counts: from the release, if there is one."""
         return float(self.fields["derived"]["window_ms"]) - float(self.fields.get("released_at_ms") or 0)
+
+
+def _slots(queue: str, balance: str) -> dict[str, str]:
+    """The slots in which a kernel with the queue of one generation and the balancing of another leaves the first."""
+    ours, theirs = Kernel(queue).functions(), Kernel(balance).functions()
+    return {
+        slot: balance
+        for slot, function in ours.items()
+        if slot not in QUEUE_SLOTS and theirs[slot] != function
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -524,7 +592,7 @@ def compare_recordings(folder: str | os.PathLike[str], threads: int | None = Non
     scenarios = [_scenario(recording) for recording in recordings]
     pool = ThreadPoolExecutor(workers)
     try:
-        simulated = list(pool.map(_simulate, scenarios, (recording.seed for recording in recordings)))
+        simulated = list(pool.map(_simulate, recordings, scenarios))
     finally:
         pool.shutdown(cancel_futures=True)
     pairs: dict[tuple[str, str], list[tuple[Recording, Values]]] = {}
@@ -564,10 +632,11 @@ def _scenario(recording: Recording) -> Scenario | str:
     return scenario
 
 
-def _simulate(scenario: Scenario | str, seed: int) -> Values | None:
+def _simulate(recording: Recording, scenario: Scenario | str) -> Values | None:
     if isinstance(scenario, str):
         return None
-    (values,) = _core.simulate_derived(scenario.to_json(), np.array([seed], dtype=np.uint64), 1)
+    seeds, background = np.array([recording.seed], dtype=np.uint64), len(recording.kernel_threads())
+    (values,) = _core.simulate_derived(scenario.to_json(), seeds, 1, background)
     return values
 
 

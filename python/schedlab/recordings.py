@@ -1,10 +1,11 @@
 """recordings: schedules of real kernels beside simulated ones.
 
-A folder holds one file a run, `KERNEL/SCENARIO-SEED.json.gz`, recorded in an emulated guest. Each run is simulated anew:
-the same machine, the same load with the same starts, a kernel of the same line. Measures of both then stand side by side.
+A folder holds one file a run, `KERNEL/SCENARIO-SEED.json.gz`, recorded in an emulated guest. Each run is
+simulated anew: the same machine, the same load with the same starts, a kernel of the same line. Measures of both
+then stand side by side.
 
-The guest counts instructions, not cycles: kernel work takes a time that real hardware does not know. So nothing below
-`RESOLUTION_MS` is compared, and neither is what mostly measures the speed of kernel paths.
+The guest counts instructions, not cycles: kernel work takes a time that real hardware does not know. So nothing
+below `RESOLUTION_MS` is compared, and neither is what mostly measures the speed of kernel paths.
 """
 
 from __future__ import annotations
@@ -40,12 +41,33 @@ RESOLUTION_MS = 0.2
 WIDENED_BY = 0.25
 """The recorded range is widened by this part of its mean."""
 
-LINES: Mapping[str, tuple[str, str, str]] = {
-    "5.10": ("v5.7", "v5.7", "v5.10"),
-    "6.1": ("v5.7", "v6.12", "v6.1"),
-    "6.12": ("v6.12", "v6.12", "v6.12"),
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """What models a recorded kernel.
+
+    Attributes:
+        queue: generation whose queue it has.
+        balance: generation whose balancing and placement it has.
+        domains: kernel whose rules build its domains.
+        slots: decisions that are a later generation's, because the line got them by backports.
+    """
+
+    queue: str
+    balance: str
+    domains: str
+    slots: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+LINES: Mapping[str, Line] = {
+    # 5.10 halves a task's load with every failed pass. It evens out running tasks, not utilization, among CPUs
+    # that share a cache; and its stable line has the repair by which a group above the average pulls nothing.
+    "5.10": Line("v5.7", "v5.7", "v5.10", {"detach_tasks": "v6.12", "calculate_imbalance": "v6.12"}),
+    # The last queue ordered by vruntime under the balancing of the years after.
+    "6.1": Line("v5.7", "v6.12", "v6.1"),
+    "6.12": Line("v6.12", "v6.12", "v6.12"),
 }
-"""Recorded kernel to the generations that model its queue and its balancing, and to the rules of its domains."""
+"""Recorded kernels that have a model."""
 
 QUEUE_SLOTS = (
     "queue_form",
@@ -83,8 +105,8 @@ INSTRUCTIONS: Mapping[str, int] = {
     "pipe_read_ns": 2_000,
     "pipe_locked_ns": 500,
 }
-"""Instructions of a kernel path, tracing included. With all CPUs busy, each runs one instruction in as many ns as there are
-CPUs; the costs of a machine are the product."""
+"""Instructions of a kernel path, tracing included. With all CPUs busy, each runs one instruction in as many ns as
+there are CPUs; the costs of a machine are the product."""
 
 IDEAL: Mapping[str, int] = {
     "mm_switch_ns": 0,
@@ -258,7 +280,7 @@ class RecordedComparison:
         return ["kernel", "scenario", "outside", "recorded", "simulated"], rows
 
     def __repr__(self) -> str:
-        """A table of shares inside by kernel and scenario, then what lies outside and what is not modelled."""
+        """Shares inside by kernel and scenario, then what lies outside and what is not modelled."""
         lines = [f"recordings of {self.folder}"]
         if self.measures:
             lines.append(text_table(*self._cells(), left=2))
@@ -349,8 +371,8 @@ class Recording:
         known = kernels()
         if self.kernel not in LINES:
             return f"kernel {self.kernel} is not modelled"
-        queue, balance, domains = LINES[self.kernel]
-        for name in (queue, balance):
+        line = LINES[self.kernel]
+        for name in (line.queue, line.balance):
             if name not in set(known["name"]):
                 return f"kernel {name} is not modelled"
         guest = self.fields["guest"]
@@ -367,11 +389,11 @@ class Recording:
         switches = {flag.removeprefix("NO_"): not flag.startswith("NO_") for flag in flags}
         modelled = {feature for feature, *_ in _core.feature_table()}
         kernel = Kernel(
-            queue,
+            line.queue,
             tunables=tunables,
             features={feature: on for feature, on in switches.items() if feature in modelled},
-            slots=_slots(queue, balance),
-            domains=domains,
+            slots={**_slots(line.queue, line.balance), **line.slots},
+            domains=line.domains,
         )
         patches = [patch for feature, patch in BACKPORTS.items() if switches.get(feature)]
         return kernel.with_patches(*(patch for patch in patches if patch in set(known["name"])))
@@ -390,7 +412,7 @@ class Recording:
         return tasks.Workload(tuple(entries), integer("duration_ms", self.fields["duration_ms"], 1))
 
     def kernel_threads(self) -> list[tasks.Task]:
-        """What runs in the guest beside the load: a worker bound to each CPU, a compactor on each node's CPUs."""
+        """What runs in the guest beside the load: a worker a CPU, bound to it, and a compactor a node."""
         n = integer("machine.n_cpus", self.fields["machine"]["n_cpus"], 1)
         runs = [
             ((cpu,), KWORKER_RUN_US, KWORKER_PERIOD_US * n // KWORKER_WAKEUPS, KWORKER_SPREAD_PCT)
@@ -448,7 +470,7 @@ class Recording:
 
 
 def _slots(queue: str, balance: str) -> dict[str, str]:
-    """The slots in which a kernel with the queue of one generation and the balancing of another leaves the first."""
+    """The slots to fill from one generation for its balancing on the queue of another."""
     ours, theirs = Kernel(queue).functions(), Kernel(balance).functions()
     return {
         slot: balance
@@ -571,8 +593,8 @@ def _cpus(mask: str) -> tuple[int, ...]:
 def compare_recordings(folder: str | os.PathLike[str], threads: int | None = None) -> RecordedComparison:
     """Simulates every recording under a folder and sets the measures side by side.
 
-    A simulated run has the recorded one's machine, load, starts and settings, and its seed's number. A measure
-    that never came about, such as a balance that was never reached, counts as the whole time in which it could.
+    A simulated run has the recorded one's machine, load, starts and settings, and its seed's number. A time that
+    never came, such as that of a balance that was not reached, counts as the whole time in which it could have.
 
     Args:
         folder: folder of `KERNEL/SCENARIO-SEED.json.gz`, searched with all that is in it.

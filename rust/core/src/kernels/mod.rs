@@ -15,6 +15,8 @@ pub mod numa;
 pub mod o1;
 pub mod patches;
 pub mod sis;
+#[cfg(test)]
+mod sis_tests;
 pub mod sis_util;
 pub mod spec;
 pub mod v5_4;

@@ -557,3 +557,42 @@ fn wake_affine_idle(env: &WakeAffineEnv<'_>) -> Option<WakeTarget> {
     let earlier = v5_7::KERNEL.wakeup.wake_affine_idle.f;
     earlier(env).or_else(|| env.prev.idle.then_some(WakeTarget::Prev))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::env::RqStats;
+    use super::*;
+    use crate::balance::{BusiestCase, parse};
+
+    #[test]
+    fn siblings_are_the_other_threads_of_a_core() {
+        let mut rqs = RqStats::new(6);
+        assert_eq!(rqs.siblings(3).count(), 0);
+        rqs.set_cores(&[7, 8, 7, 8, 7, 9]);
+        assert_eq!(rqs.siblings(2).collect::<Vec<_>>(), [4, 0]);
+        rqs.idle[3] = false;
+        assert_eq!([0, 1, 3, 5].map(|cpu| rqs.is_core_idle(cpu)), [true, false, true, true]);
+    }
+
+    /// Pulls from a core of two busy threads to an idle core, within an LLC.
+    #[test]
+    fn a_busy_thread_leaves_its_core_for_an_idle_one() {
+        let case: BusiestCase = parse(
+            r#"{"idle": "idle", "dst_cpu": 0,
+                "sd": {"imbalance_pct": 117, "share_llc": true, "smt_active": true},
+                "groups": [{"cpus": [0, 1], "share_cpucapacity": true},
+                           {"cpus": [2, 3], "share_cpucapacity": true}],
+                "cpus": {"nr_running": [0, 0, 1, 1], "h_nr_running": [0, 0, 1, 1], "load": [0, 0, 1024, 1024],
+                         "util": [0, 0, 512, 512], "runnable": [0, 0, 512, 512],
+                         "idle": [true, true, false, false], "core": [0, 0, 1, 1]}}"#,
+        )
+        .unwrap();
+        let got = case.decide(&KERNEL).unwrap();
+        assert_eq!(got.groups[1].group_type, "smt_balance");
+        assert_eq!((got.busiest, got.imbalance, got.src_cpu), (Some(1), 1, Some(2)));
+        // Half the LLC is in use: y = 1024 - 256^2 * 117^2 / (10000 * 1024), of four CPUs.
+        assert_eq!(got.nr_idle_scan, Some(3));
+        // v5.7 counts idle CPUs, too, but pulls nothing from two busy threads unless tasks should spread over the cores.
+        assert_eq!(case.decide(&v5_7::KERNEL).unwrap().groups[1].group_type, "has_spare");
+    }
+}

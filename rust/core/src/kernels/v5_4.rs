@@ -70,7 +70,8 @@ fn cpu_load(avg: &SchedAvg) -> u64 {
     avg.runnable_avg
 }
 
-/// kernel/sched/fair.c, v5.4, load_balance(), rebalance_domains() and newidle_balance(): what they do around the decisions.
+/// kernel/sched/fair.c, v5.4, load_balance(), rebalance_domains() and newidle_balance(): what they do around
+/// the decisions.
 fn balance_rules() -> BalanceRules {
     BalanceRules::default()
 }
@@ -642,8 +643,8 @@ pub(super) fn task_hot(env: &LbEnv<'_>, p: &TaskView<'_>) -> bool {
     }
 }
 
-/// kernel/sched/fair.c, v5.4, find_idlest_group(): by the load of queued tasks, near ties by the load with sleepers; but
-/// a task that is not new stays or goes where the most capacity is free.
+/// kernel/sched/fair.c, v5.4, find_idlest_group(): by the load of queued tasks, near ties by the load with
+/// sleepers; but a task that is not new stays or goes where the most capacity is free.
 fn find_idlest_group(env: &mut IdlestEnv<'_>) -> Option<usize> {
     let pct = u64::from(env.sd.imbalance_pct);
     let imbalance_scale = 100 + pct.saturating_sub(100) / 2;
@@ -750,8 +751,8 @@ fn update_sg_wakeup_stats(env: &IdlestEnv<'_>, index: usize) -> SgLbStats {
     sgs
 }
 
-/// kernel/sched/fair.c, v5.4, wake_cap(): the task does not fit the smaller of the two CPUs, so that the waker's CPU must
-/// not attract it.
+/// kernel/sched/fair.c, v5.4, wake_cap(): the task does not fit the smaller of the two CPUs, so that the
+/// waker's CPU must not attract it.
 fn wake_cap(env: &WakeCapEnv) -> bool {
     let differs = env.max_cpu_capacity - env.min_capacity_orig >= env.max_cpu_capacity >> 3;
     env.asym_capacity && differs && !fits_capacity(env.task_util, env.min_capacity_orig)
@@ -872,7 +873,8 @@ mod tests {
         assert_eq!(idlest(numa, load, load_avg, full, true), None);
     }
 
-    /// The rework's reason: by load the groups are even or worse here, although CPUs idle here while a task waits there.
+    /// The rework's reason: by load the groups are even or worse here, although CPUs idle here while a task
+    /// waits there.
     #[test]
     fn a_heavy_task_hides_waiting_ones_from_the_average_load() {
         let case: BusiestCase = parse(

@@ -1,8 +1,9 @@
 //! Load balancing: the skeleton around the kernels' decisions.
 //!
-//! Periodic balance on ticks, newidle balance, balance on behalf of tickless idle CPUs, and the push of a running task.
-//! kernel/sched/fair.c: load_balance(), rebalance_domains(), newidle_balance(), nohz_idle_balance(),
-//! active_load_balance_cpu_stop(). Where generations differ, [`BalanceRules`](crate::kernels::env::BalanceRules) say how.
+//! Periodic balance on ticks, newidle balance, balance on behalf of tickless idle CPUs, and the push of a
+//! running task. kernel/sched/fair.c: load_balance(), rebalance_domains(), newidle_balance(),
+//! nohz_idle_balance(), active_load_balance_cpu_stop(). Where generations differ,
+//! [`BalanceRules`](crate::kernels::env::BalanceRules) say how.
 
 use super::Sim;
 use super::fair::{Why, list_push_head, list_remove};
@@ -765,7 +766,8 @@ impl PassState {
     }
 }
 
-/// A runqueue's list of tasks as `detach_tasks` walks it. Tasks that it takes are collected; the engine dequeues them after.
+/// A runqueue's list of tasks as `detach_tasks` walks it. Tasks that it takes are collected; the engine
+/// dequeues them after.
 struct EngineQueue<'a> {
     tasks: &'a mut Vec<Task>,
     head: &'a mut TaskId,

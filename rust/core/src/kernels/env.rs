@@ -293,6 +293,8 @@ pub struct SystemState {
     pub preemption: bool,
     /// SIS_UTIL: the search for an idle CPU is cut by the utilization of the LLC (v6.12).
     pub sis_util: bool,
+    /// PLACE_LAG: a task enters a queue with the lag that it left one with (v6.12).
+    pub place_lag: bool,
 }
 
 impl Default for SystemState {
@@ -310,6 +312,7 @@ impl Default for SystemState {
             nr_migrate: 32,
             preemption: true,
             sis_util: true,
+            place_lag: true,
         }
     }
 }
@@ -481,6 +484,8 @@ pub struct Refusals {
     pub hot: u32,
     /// They are too big for the imbalance, or, for a misfit pull, fit where they are.
     pub size: u32,
+    /// They are ahead of the average of their queue (a patch).
+    pub ineligible: u32,
 }
 
 impl TaskScan {
@@ -530,6 +535,8 @@ pub struct TaskView<'a> {
     pub throttled: bool,
     /// A kernel thread bound to one CPU (6.12).
     pub per_cpu_kthread: bool,
+    /// It is not ahead of the average of its queue; true in queues that do not ask.
+    pub eligible: bool,
     /// CPUs where it may run; `None` = everywhere.
     pub allowed: Option<&'a CpuMask>,
     /// What NUMA balancing knows of it; `None` without fault records.

@@ -1,5 +1,6 @@
 //! Patches: what a series changes, as a table on the kernel that it was made for.
 
+pub mod eligible_first;
 pub mod ni_random;
 pub mod runnable_avg;
 
@@ -14,6 +15,20 @@ pub static REGISTRY: &[Patch] = &[
         source: runnable_avg::SOURCE,
         base: &v5_6::KERNEL,
         patched: &runnable_avg::KERNEL,
+    },
+    Patch {
+        name: "eligible-first",
+        summary: eligible_first::SUMMARY,
+        source: eligible_first::SOURCE,
+        base: &v6_12::KERNEL,
+        patched: &eligible_first::KERNEL,
+    },
+    Patch {
+        name: "eligible-first-described",
+        summary: eligible_first::SUMMARY_DESCRIBED,
+        source: eligible_first::SOURCE,
+        base: &v6_12::KERNEL,
+        patched: &eligible_first::KERNEL_DESCRIBED,
     },
     Patch {
         name: "ni-random",

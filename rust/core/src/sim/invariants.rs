@@ -1,8 +1,10 @@
 //! What must hold after every event: checked in builds with debug assertions.
 
+use std::cmp::Reverse;
+
 use super::Sim;
 use super::fair::estimate;
-use super::program::Op;
+use super::program::{Op, Phase};
 use super::rq::{NO_TASK, TaskId, TaskState};
 use super::timeline::vruntime_before;
 use crate::error::{Result, SimError};
@@ -179,6 +181,16 @@ impl Sim<'_> {
                 waiting[task as usize] += 1;
             }
         }
+        for barrier in &self.barriers {
+            for &task in
+                barrier.waiting.iter().filter(|&&task| self.tasks[task as usize].program.phase != Phase::Spin)
+            {
+                waiting[task as usize] += 1;
+            }
+        }
+        for &Reverse((_, id)) in self.timers.iter().filter(|timer| (timer.0.1 as usize) < self.tasks.len()) {
+            waiting[id as usize] += 1;
+        }
         for (id, task) in self.tasks.iter().enumerate() {
             if task.state == TaskState::Sleeping
                 && matches!(self.ops[task.program.at as usize], Op::Reap { .. })
@@ -190,7 +202,8 @@ impl Sim<'_> {
                 TaskState::New | TaskState::Dead => (0, 0, 0),
                 TaskState::Runnable => (1, 0, 0),
                 TaskState::Waking => (0, 1, 0),
-                TaskState::Sleeping => (0, 0, 1),
+                // A task whose dequeue is delayed sleeps in its queue.
+                TaskState::Sleeping => (i32::from(task.se.sched_delayed), 0, 1),
             };
             let found = (queued[id], travelling[id], waiting[id]);
             if found != expected || task.se.on_rq != (queued[id] == 1) {
@@ -222,9 +235,13 @@ impl Sim<'_> {
         let mut busy = vec![0; self.nr_busy_cpus.len()];
         for (cpu, rq) in self.rqs.iter().enumerate() {
             let avg = &rq.cfs.avg;
+            // An attached task's sums are rebuilt from its averages, which rounds by up to a thousandth.
             // Tasks bring their signals along, so that a CPU's sum may exceed what one CPU can do, as in the kernel.
-            if avg.util_avg > SCHED_CAPACITY_SCALE * self.tasks.len() as u64 || avg.load_avg > weights {
-                return self.broken(format!("the signals of CPU {cpu} are out of bounds: {avg:?}"));
+            let load = weights + weights / 1000;
+            if avg.util_avg > SCHED_CAPACITY_SCALE * self.tasks.len() as u64 || avg.load_avg > load {
+                return self.broken(format!(
+                    "the signals of CPU {cpu} are out of bounds, weights {weights}: {avg:?}"
+                ));
             }
             if self.stats.nr_running[cpu] != rq.cfs.nr_running
                 || self.stats.load[cpu] != (self.kernel.signals.cpu_load.f)(avg)

@@ -88,12 +88,13 @@ def test_seeds_that_are_not_integers_are_refused(seeds: Any, rule: str) -> None:
 @pytest.mark.parametrize(
     ("make", "parts"),
     [
-        (lambda: sl.Hackbench(groups=0), ("groups", "0", "at least 1")),
-        (lambda: sl.Hackbench(loops=-5), ("loops", "-5", "at least 1")),
+        (lambda: sl.Hackbench(groups=0), ("groups", "0", "from 1")),
+        (lambda: sl.Hackbench(loops=-5), ("loops", "-5", "from 1")),
+        (lambda: sl.Hackbench(loops=10**18), ("loops", "1000000000000000000", "to 4294967295")),
         (lambda: sl.Hackbench(groups=True), ("groups", "True", "integer")),
         (lambda: sl.Hackbench(groups=4.0), ("groups", "4.0", "integer")),
         (lambda: sl.Hackbench(senders="20"), ("senders", "20", "integer")),
-        (lambda: sl.Hackbench(bytes=0), ("bytes", "0", "at least 1")),
+        (lambda: sl.Hackbench(bytes=0), ("bytes", "0", "from 1")),
         (lambda: sl.Hackbench(ipc="pipes"), ("ipc", "pipes", "did you mean pipe")),
         (lambda: sl.Hackbench(mode="fork"), ("mode", "fork", "process")),
     ],
@@ -112,9 +113,11 @@ def test_bad_workloads_are_refused_when_they_are_made(
         ({"machine": "arm64-dual-quad"}, ("machine", "arm64-dual-quad")),
         ({"kernel": "v5.6"}, ("kernel", "v5.6")),
         ({"work": {"groups": 4}}, ("work", "groups")),
-        ({"threads": 0}, ("threads", "0", "at least 1")),
+        ({"threads": 0}, ("threads", "0", "from 1")),
+        ({"threads": 10**9}, ("threads", "1000000000", "to 1024")),
         ({"threads": 1.5}, ("threads", "1.5", "integer")),
         ({"progress": 3}, ("progress", "3")),
+        ({"work": sl.Hackbench(groups=10**6)}, ("groups", "1000000")),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_runs(

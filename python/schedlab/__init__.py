@@ -13,17 +13,24 @@ from schedlab.reproduce import Reproduction, reproduce
 from schedlab.runs import Runs, read_parquet
 from schedlab.scenario import Scenario
 from schedlab.simulate import simulate
+from schedlab.tasks import Barrier, CpuHog, ForkStorm, Periodic, PingPong, Workload
 from schedlab.workload import Hackbench
 
 __all__ = [
+    "Barrier",
     "Comparison",
+    "CpuHog",
+    "ForkStorm",
     "Hackbench",
     "Kernel",
     "KernelDiff",
     "Machine",
+    "Periodic",
+    "PingPong",
     "Reproduction",
     "Runs",
     "Scenario",
+    "Workload",
     "__version__",
     "balance",
     "compare",

@@ -57,12 +57,13 @@ def near(value: object, names: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-def instance(argument: str, value: object, kind: type[T]) -> T:
-    """The value if it is an instance of the class.
+def instance(argument: str, value: T, *kinds: type[object]) -> T:
+    """The value if it is an instance of one of the classes.
 
     Raises:
         ValueError: it is not.
     """
-    if not isinstance(value, kind):
-        raise bad_argument(argument, value, f"must be a schedlab.{kind.__name__}")
+    if not isinstance(value, kinds):
+        names = " or ".join(f"schedlab.{kind.__name__}" for kind in kinds)
+        raise bad_argument(argument, value, f"must be a {names}")
     return value

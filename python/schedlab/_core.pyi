@@ -5,11 +5,16 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import disjoint_base
 
 __all__ = [
     "VERSION",
     "PeltState",
+    "balance_calculate_imbalance",
+    "balance_classify",
+    "balance_codes",
+    "balance_decide",
+    "balance_wake_affine",
+    "balance_wake_wide",
     "calc_delta_fair",
     "cost_table",
     "default_costs",
@@ -37,12 +42,12 @@ def simulate(
     scenario: str,
     seeds: npt.NDArray[np.uint64],
     threads: int,
-    progress: Callable[[int], None] | None,
+    progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]: ...
 def validate_scenario(scenario: str) -> None: ...
 def metric_table() -> list[tuple[str, str, str]]: ...
 def feature_table() -> list[tuple[str, bool, str]]: ...
-def kernels() -> list[dict[str, Any]]: ...
+def kernels() -> list[dict[str, str]]: ...
 def kernel_slots(kernel_json: str) -> dict[str, str]: ...
 def default_costs() -> str: ...
 def cost_table() -> list[tuple[str, str, str]]: ...
@@ -51,7 +56,6 @@ def domains_json(machine_json: str, kernel: str) -> str: ...
 def validate_machine(machine_json: str) -> None: ...
 
 @final
-@disjoint_base
 class PeltState:
     def __new__(cls, half_life_ms: int, form: str, now_ns: int) -> PeltState: ...
     state: tuple[int, ...]

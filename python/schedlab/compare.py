@@ -67,6 +67,7 @@ def compare(
     return Comparison(metric, rate, names, rows)
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """A table of two sides.
 
@@ -77,9 +78,10 @@ class Comparison:
         rows: the compared rows.
     """
 
-    def __init__(self, metric: str, rate: bool, names: tuple[str, str], rows: list[ComparedRow]) -> None:
-        """Keeps the parts; `compare` makes them."""
-        self.metric, self.rate, self.names, self.rows = metric, rate, names, rows
+    metric: str
+    rate: bool
+    names: tuple[str, str]
+    rows: list[ComparedRow]
 
     def to_pandas(self) -> pd.DataFrame:
         """One row a compared row, all numbers unrounded; stddev is of the sample, CoeffVar in per cent."""
@@ -191,7 +193,7 @@ def _rows(side: object, argument: str) -> dict[str, Results]:
 def _row_label(results: object, fallback: str) -> str:
     """The number of groups of a workload that has them."""
     if isinstance(results, Runs):
-        return str(results.scenario.work.groups)
+        return str(results.scenario.work.to_dict().get("groups", fallback))
     if isinstance(results, pd.DataFrame):
         facts = results.attrs.get("provenance") or {}
         return str(facts.get("scenario", {}).get("workload", {}).get("groups", fallback))

@@ -22,13 +22,13 @@ from schedlab.simulate import Progress, seed_array, simulate
 from schedlab.statistics import Floats, Gain, bootstrap_interval, gain_pct, paired_gain
 from schedlab.tables import ASSUMED_NOISE_PCT, PublishedRow, Table
 from schedlab.verdict import GAIN_RULE, SHARE_RULE, VERDICTS, verdict
-from schedlab.workload import Workload
+from schedlab.workload import Work
 
 DEFAULT_SEEDS = 30
 """Seeds of a row: the least that fidelity asks of a small table."""
 
-REFERENCE = ("hackbench-arm64-dual-quad", "8")
-"""Table and row whose base time is the reference of tables that print levels only."""
+REFERENCE_ROW = "8"
+"""Row that tables which print one column only take the others against: the load of the fit."""
 
 
 def reproduce(
@@ -61,12 +61,12 @@ class ReproducedRow:
 
     Attributes:
         row: its name.
-        published_base: figure printed for the base; the reference's in a table that prints levels.
+        published_base: figure printed for the base; the reference row's in a table that prints one column.
         published_patched: figure printed for the patched kernel.
         published_gain_pct: the printed gain, or that of the printed figures where none is printed.
         published_noise_pct: its noise, from the printed spreads.
         noise_assumed: a spread was not printed and is assumed to be 1 %.
-        simulated_base: simulated mean under the base kernel; the reference's likewise.
+        simulated_base: simulated mean under the base kernel; the reference row's likewise.
         simulated_patched: simulated mean under the patched kernel.
         simulated: simulated gain with its 95 % interval.
         calibrated: the machine's costs were fitted on this row's base figure.
@@ -117,6 +117,7 @@ class ReproducedRow:
         return fields
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Reproduction:
     """A reproduced table.
 
@@ -131,20 +132,13 @@ class Reproduction:
             unit, base, patched).
     """
 
-    def __init__(
-        self,
-        table: Table,
-        rows: list[ReproducedRow],
-        seeds: int,
-        wall_s: float,
-        full: bool,
-        notes: Sequence[str],
-        explanation: pd.DataFrame,
-    ) -> None:
-        """Keeps the parts; `reproduce` makes them."""
-        self.table, self.rows, self.seeds, self.wall_s, self.full = table, rows, seeds, wall_s, full
-        self.notes = list(notes)
-        self.explanation = explanation
+    table: Table
+    rows: list[ReproducedRow]
+    seeds: int
+    wall_s: float
+    full: bool
+    notes: list[str]
+    explanation: pd.DataFrame
 
     @property
     def rule(self) -> str:
@@ -216,10 +210,17 @@ class Reproduction:
         return lines
 
     def _moved(self) -> tuple[list[str], list[list[str]]]:
-        header = ["row", "what moved it", "unit", f"base {self.table.base}", f"patched {self.table.patched}"]
+        """A line a counter, a column a row of the table: base -> patched."""
+        labels = list(dict.fromkeys(self.explanation["row"]))
+        cells = {
+            (row, counter): f"{base:.4g} -> {patched:.4g}"
+            for row, counter, _, base, patched in self.explanation.itertuples(index=False)
+        }
+        counters = dict(zip(self.explanation["counter"], self.explanation["unit"], strict=True))
+        header = [f"what moved it ({self.table.base} -> {self.table.patched})", "unit", *labels]
         rows = [
-            [str(row), str(counter), str(unit), f"{base:.6g}", f"{patched:.6g}"]
-            for row, counter, unit, base, patched in self.explanation.itertuples(index=False)
+            [counter, unit, *(cells[label, counter] for label in labels)]
+            for counter, unit in counters.items()
         ]
         return header, rows
 
@@ -239,7 +240,7 @@ class Reproduction:
         parts += [textwrap.fill(line, 110, subsequent_indent="  ") for line in self._lines()]
         if len(self.explanation):
             moved_header, moved = self._moved()
-            parts += ["", text_table(moved_header, moved, left=3)]
+            parts += ["", text_table(moved_header, moved, left=2)]
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
@@ -247,7 +248,7 @@ class Reproduction:
         html = html_table(header, rows, caption=self._caption()) + paragraphs(self._lines())
         if len(self.explanation):
             moved_header, moved = self._moved()
-            html += html_table(moved_header, moved, left=3)
+            html += html_table(moved_header, moved, left=2)
         return html
 
 
@@ -280,7 +281,7 @@ class Laboratory:
         """The settings of every table, as `reproduce` takes them."""
         self.seeds = [int(seed) for seed in seed_array(seeds)]
         self.full, self.threads, self.progress = full, threads, progress
-        self._done: dict[tuple[str, str, Workload], Runs] = {}
+        self._done: dict[tuple[str, str, Work], Runs] = {}
 
     def reproduce(self, table: str) -> Reproduction:
         """The named table's reproduction.
@@ -300,7 +301,7 @@ class Laboratory:
         frame = pd.DataFrame(explanation, columns=pd.Index(["row", "counter", "unit", "base", "patched"]))
         return Reproduction(published, rows, len(self.seeds), wall_s, self.full, notes, frame)
 
-    def runs(self, machine: str, kernel: str, work: Workload) -> Runs:
+    def runs(self, machine: str, kernel: str, work: Work) -> Runs:
         """The runs of one scenario, from memory if they were made before."""
         key = (machine, kernel, work)
         if key not in self._done:
@@ -330,16 +331,15 @@ def _times(laboratory: Laboratory, table: Table) -> tuple[list[ReproducedRow], E
 
 
 def _levels(laboratory: Laboratory, table: Table) -> tuple[list[ReproducedRow], Explanation]:
-    """Patched times of each row against the reference's base time."""
-    name, label = REFERENCE
-    of_reference = tables.named(name)
-    reference = next(row for row in of_reference.rows() if row.label == label)
-    base, _ = laboratory.pair(of_reference, reference)
-    assert reference.base is not None
+    """Patched times of each row against the patched time of the reference row: how time follows the load."""
+    reference = next(row for row in table.rows() if row.label == REFERENCE_ROW)
+    _, level = laboratory.pair(table, reference)
     rows, explanation = [], []
     for published in table.rows():
         same_work, patched = laboratory.pair(table, published)
-        rows.append(_timed_row(table, published, reference.base, reference.base_stddev_pct, base, patched))
+        row = _timed_row(table, published, reference.patched, reference.patched_stddev_pct, level, patched)
+        # The reference against itself predicts nothing.
+        rows.append(dataclasses.replace(row, calibrated=published.label == REFERENCE_ROW))
         explanation += _moved(published.label, same_work, patched)
     return rows, explanation
 

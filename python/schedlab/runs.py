@@ -18,6 +18,7 @@ from schedlab._arguments import bad_argument, choice, integer
 from schedlab._files import written_beside
 from schedlab._render import html_table, text_table
 from schedlab.scenario import Scenario
+from schedlab.workload import Hackbench
 
 NR_RUNNING = ("0", "1", "2", "3", "4+")
 """The columns of a classification: how many tasks ran in the group, four and more together."""
@@ -216,7 +217,7 @@ def _dataset(
             )
         else:
             variables[name] = ("seed", values, {"units": unit, "long_name": description})
-    if "throughput" not in variables and "time_s" in variables:
+    if isinstance(scenario.work, Hackbench):
         rate = scenario.work.messages / variables["time_s"][1]
         text = "messages of the workload divided by time_s"
         variables["throughput"] = ("seed", rate, {"units": "messages/s", "long_name": text})

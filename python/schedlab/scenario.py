@@ -7,11 +7,11 @@ import hashlib
 import json
 from typing import Any
 
-from schedlab import _core, workload
+from schedlab import _core, tasks, workload
 from schedlab._arguments import bad_argument, instance
 from schedlab.kernel import Kernel
 from schedlab.machine import Machine
-from schedlab.workload import Workload
+from schedlab.workload import Work
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,13 +24,13 @@ class Scenario:
 
     machine: Machine
     kernel: Kernel
-    work: Workload
+    work: Work
 
     def __post_init__(self) -> None:
         """Checks what kinds of things the three are."""
         instance("machine", self.machine, Machine)
         instance("kernel", self.kernel, Kernel)
-        instance("work", self.work, workload.Hackbench)
+        instance("work", self.work, workload.Hackbench, tasks.Workload)
 
     def validate(self) -> None:
         """Lets the core check every rule.

@@ -18,15 +18,21 @@ from schedlab.kernel import Kernel
 from schedlab.machine import Machine
 from schedlab.runs import Runs
 from schedlab.scenario import Scenario
-from schedlab.workload import Workload
+from schedlab.workload import Work
 
 Progress = Callable[[int], None]
+
+MOST_THREADS = 1024
+"""Threads that a simulation may ask for."""
+
+MOST_SEEDS = 10_000_000
+"""Seeds that a number may stand for: more do not fit in memory as results."""
 
 
 def simulate(
     machine: Machine,
     kernel: Kernel,
-    work: Workload,
+    work: Work,
     seeds: int | Iterable[int] = 1,
     threads: int | None = None,
     progress: bool | Progress | None = None,
@@ -59,7 +65,7 @@ def simulate_scenario(
 ) -> Runs:
     """`simulate` for the three in one."""
     numbers = seed_array(seeds)
-    nr_threads = default_threads() if threads is None else integer("threads", threads, minimum=1)
+    nr_threads = default_threads() if threads is None else integer("threads", threads, 1, MOST_THREADS)
     scenario.validate()
     start = time.perf_counter()
     with _reporter(progress, len(numbers), scenario) as report:
@@ -77,7 +83,7 @@ def seed_array(seeds: int | Iterable[int]) -> npt.NDArray[np.uint64]:
     if isinstance(seeds, str | bytes | bool | float | dict) or seeds is None:
         raise bad_argument("seeds", seeds, rule)
     if not isinstance(seeds, Iterable) or np.ndim(seeds) == 0:  # type: ignore[arg-type]
-        return np.arange(integer("seeds", seeds, minimum=1, maximum=2**32), dtype=np.uint64)
+        return np.arange(integer("seeds", seeds, 1, MOST_SEEDS), dtype=np.uint64)
     numbers: list[int] = []
     for index, seed in enumerate(seeds):
         numbers.append(integer(f"seeds[{index}]", seed, minimum=0, maximum=2**64 - 1))

@@ -226,12 +226,10 @@ TABLES: dict[str, Table] = {
             source=_MAIL,
             notes=(
                 _OCTO,
-                "the mail prints no base for this rerun, so its gain is not known. What is compared is the "
-                "level: each patched time against one reference, the base time of the row of "
-                "hackbench-arm64-dual-quad that the machine's costs were fitted on, printed on printed and "
-                "simulated on simulated",
-                "the rerun's base is some weeks younger than the reference's: what else changed between "
-                "them moves every published row alike and is not in the simulation",
+                "the mail prints no base for this rerun, so its gain is not known. What is compared is how "
+                "the patched time follows the load: each row against row 8 of the same column, printed on "
+                "printed and simulated on simulated. The rerun's base is some weeks younger than the other "
+                "table's: what else changed between them moves every row alike and drops out",
                 "the rerun's -l is not printed; 2560/groups is assumed",
             ),
         ),

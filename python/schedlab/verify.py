@@ -17,7 +17,7 @@ import pandas as pd
 from schedlab import _core
 from schedlab._arguments import bad_argument, integer
 from schedlab._render import html_table, text_table
-from schedlab.simulate import default_threads
+from schedlab.simulate import MOST_THREADS, default_threads
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
 """Files that may hold vectors; what they hold, the core knows by their names."""
@@ -45,6 +45,7 @@ class Family:
     first_failures: tuple[str, ...]
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
 class Verification:
     """The outcome of a replay.
 
@@ -53,9 +54,8 @@ class Verification:
         families: one entry a family, by name.
     """
 
-    def __init__(self, folder: str, families: list[Family]) -> None:
-        """Keeps the parts; `verify` makes them."""
-        self.folder, self.families = folder, families
+    folder: str
+    families: tuple[Family, ...]
 
     @property
     def failed(self) -> int:
@@ -122,7 +122,7 @@ def verify(vectors: str | os.PathLike[str] | None = None, threads: int | None = 
     Raises:
         ValueError: it is not a folder, or no file in it belongs to a family that is modelled.
     """
-    workers = default_threads() if threads is None else integer("threads", threads, minimum=1)
+    workers = default_threads() if threads is None else integer("threads", threads, 1, MOST_THREADS)
     if vectors is None:
         with resources.as_file(resources.files("schedlab") / "data" / "vectors") as folder:
             return _verify_folder(folder, "the package's sample", workers)
@@ -140,7 +140,7 @@ def _verify_folder(folder: Path, name: str, workers: int) -> Verification:
         families[replay.name] = _sum(families.get(replay.name), replay)
     if not any(family.modelled and family.cases for family in families.values()):
         raise bad_argument("vectors", name, "must hold vectors of a family that is modelled")
-    return Verification(name, [families[family] for family in sorted(families)])
+    return Verification(name, tuple(families[family] for family in sorted(families)))
 
 
 def vector_files(folder: Path) -> Iterator[Path]:

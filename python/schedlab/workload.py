@@ -6,6 +6,10 @@ import dataclasses
 from typing import Any, ClassVar
 
 from schedlab._arguments import bad_argument, choice, integer
+from schedlab.tasks import Workload
+
+MOST = 2**32 - 1
+"""What the core can count of anything in a workload; lower limits of its own it names itself."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Hackbench:
         bytes: size of a message, `-s`.
 
     Raises:
-        ValueError: a count is not an integer of at least 1, or `ipc` or `mode` is unknown.
+        ValueError: a count is not an integer from 1 to 2**32 - 1, or `ipc` or `mode` is unknown.
     """
 
     groups: int = 10
@@ -41,7 +45,7 @@ class Hackbench:
     def __post_init__(self) -> None:
         """Checks the arguments' types; how much is too much, the core says before it runs."""
         for name in ("groups", "loops", "senders", "receivers", "bytes"):
-            object.__setattr__(self, name, integer(name, getattr(self, name), minimum=1))
+            object.__setattr__(self, name, integer(name, getattr(self, name), 1, MOST))
         choice("ipc", self.ipc, ("pipe", "socket"))
         choice("mode", self.mode, ("process", "thread"))
 
@@ -68,11 +72,11 @@ class Hackbench:
         return {"kind": self.kind, **dataclasses.asdict(self)}
 
 
-Workload = Hackbench
-"""Every kind of workload that `simulate` takes."""
+Work = Hackbench | Workload
+"""Every kind of work that `simulate` takes."""
 
 
-def from_dict(fields: object) -> Workload:
+def from_dict(fields: object) -> Work:
     """The workload that `to_dict` wrote.
 
     Raises:
@@ -81,7 +85,8 @@ def from_dict(fields: object) -> Workload:
     if not isinstance(fields, dict):
         raise bad_argument("workload", fields, "must be an object with a `kind`")
     arguments = dict(fields)
-    choice("workload.kind", arguments.pop("kind", None), (Hackbench.kind,))
+    if choice("workload.kind", arguments.pop("kind", None), (Hackbench.kind, Workload.kind)) == Workload.kind:
+        return Workload.from_dict(arguments)
     known = {field.name for field in dataclasses.fields(Hackbench)}
     for name in arguments:
         choice("workload field", name, sorted(known))

@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{name:26} {unit:6} {values:?}");
     }
     for level in 0..records[0].classification.len() {
-        for group_type in 0..7 {
+        for group_type in 0..8 {
             let counts: Vec<u64> = (0..5)
                 .map(|bucket| {
                     records.iter().map(|record| record.classification[level][group_type][bucket]).sum()

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use crate::error::{Result, SimError};
-use crate::record::Record;
+use crate::record::{Record, Trace};
 use crate::scenario::Scenario;
-use crate::sim;
+use crate::sim::{self, Log};
 
 /// Lets another thread watch and stop a batch of runs.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub fn run_seeds(
         if progress.stop.load(Ordering::Relaxed) {
             return Err(SimError::Interrupted);
         }
-        let record = sim::run(&setup, seed, &progress.stop);
+        let record = sim::run(&setup, seed, Log::default(), &progress.stop);
         progress.done.fetch_add(1, Ordering::Relaxed);
         record
     };
@@ -45,4 +45,11 @@ pub fn run_seeds(
         .map_err(|error| SimError::invalid("threads", threads, error.to_string()))?;
     // One seed a task: a long run does not hold others back. Collecting keeps the order.
     pool.install(|| seeds.par_iter().with_max_len(1).map(run).collect())
+}
+
+/// Runs a scenario under one seed and returns what ran where.
+pub fn trace_seed(scenario: &Scenario, seed: u64) -> Result<Trace> {
+    let setup = scenario.setup()?;
+    let record = sim::run(&setup, seed, Log { trace: true }, &AtomicBool::new(false))?;
+    Ok(record.trace.unwrap_or_default())
 }

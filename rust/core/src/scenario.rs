@@ -12,7 +12,7 @@ use crate::sim::Setup;
 use crate::sim::cost::CostModel;
 use crate::sim::tunables::{Features, TunableSettings};
 use crate::topology::{DomainRules, MachineSpec, build_sched_domains};
-use crate::workload::{Hackbench, Load};
+use crate::workload::{Hackbench, Load, Tasks};
 
 /// A machine with its costs, a kernel and a load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,18 +55,22 @@ pub struct KernelSpec {
 pub enum WorkloadSpec {
     /// hackbench.
     Hackbench(Hackbench),
+    /// Tasks of the user's own.
+    Tasks(Tasks),
 }
 
 impl WorkloadSpec {
-    fn validate(&self) -> Result<()> {
+    fn validate(&self, machine: &MachineSpec) -> Result<()> {
         match self {
             Self::Hackbench(hackbench) => hackbench.validate(),
+            Self::Tasks(tasks) => tasks.validate(machine),
         }
     }
 
-    fn load(&self) -> Load {
+    fn load(&self, machine: &MachineSpec) -> Load {
         match self {
             Self::Hackbench(hackbench) => hackbench.load(),
+            Self::Tasks(tasks) => tasks.load(machine),
         }
     }
 }
@@ -115,7 +119,27 @@ impl Scenario {
         self.machine.validate()?;
         self.costs.validate()?;
         self.kernel.validate()?;
-        self.workload.validate()
+        self.validate_ticks()?;
+        self.workload.validate(&self.machine)
+    }
+
+    /// Ticks that take as long as they are apart would keep every task from running.
+    fn validate_ticks(&self) -> Result<()> {
+        let tick_ns = self.kernel.tunables.resolve(1).tick_ns;
+        let capacity = self.machine.capacity.iter().copied().min().map_or(1024, u64::from);
+        let mut threads_of = BTreeMap::new();
+        for core in &self.machine.core {
+            *threads_of.entry(core).or_insert(0) += 1;
+        }
+        let threads = threads_of.into_values().max().unwrap_or(1);
+        let speed_permille = self.costs.busy_thread_permille(threads - 1);
+        let takes_ns = self.costs.tick_ns * 1024 * 1000 / (capacity * speed_permille);
+        if takes_ns > tick_ns / 2 {
+            let rule =
+                format!("takes {takes_ns} ns on the slowest CPU, and half of a tick is {} ns", tick_ns / 2);
+            return Err(SimError::invalid("costs.tick_ns", self.costs.tick_ns, rule));
+        }
+        Ok(())
     }
 
     /// Builds what all seeds share.
@@ -133,7 +157,7 @@ impl Scenario {
             pelt_table: PeltTable::new(tunables.pelt_half_life_ms)?,
             tunables,
             cost: self.costs.clone(),
-            load: self.workload.load(),
+            load: self.workload.load(&self.machine),
         })
     }
 }

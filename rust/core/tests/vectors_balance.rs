@@ -10,28 +10,28 @@ use serde_json::Value;
 
 #[test]
 fn find_busiest_group() {
-    replay(&["fbg-v5.5", "fbg-v5.6", "fbg-v5.7"], 6000);
+    replay(&["fbg-v5.4", "fbg-v5.5", "fbg-v5.6", "fbg-v5.7", "fbg-v6.12"], 6000);
 }
 
 #[test]
 fn find_idlest_group() {
-    replay(&["idlest-v5.5", "idlest-v5.6", "idlest-v5.7"], 3500);
+    replay(&["idlest-v5.5", "idlest-v5.6", "idlest-v5.7", "idlest-v6.12"], 3500);
 }
 
 #[test]
 fn detach_tasks() {
-    replay(&["detach-v5.5", "detach-v5.6", "detach-v5.7"], 4000);
+    replay(&["detach-v5.4", "detach-v5.5", "detach-v5.6", "detach-v5.7", "detach-v6.12"], 4000);
 }
 
 #[test]
 fn wake_affine_and_wake_wide() {
-    replay(&["wakeaffine-v5.7"], 3000);
+    replay(&["wakeaffine-v5.4", "wakeaffine-v5.7", "wakeaffine-v6.12"], 3000);
     replay(&["wakewide-all"], 1000);
 }
 
 #[test]
 fn should_we_balance() {
-    replay(&["swb-v5.7"], 2000);
+    replay(&["swb-v5.7", "swb-v6.12"], 2000);
 }
 
 /// Each number or word of an answer, altered, is noticed and the case named.

@@ -185,7 +185,7 @@ impl<'a> GroupColumns<'a> {
     fn stats(&self, case: usize) -> SgLbStats {
         let group_type = GroupType::ALL[self.group_type.at(case) as usize];
         let (group_load, group_capacity) = (self.group_load.at(case), self.group_capacity.at(case));
-        // As update_sg_lb_stats() leaves it: known for overloaded groups only.
+        // As update_sg_lb_stats() of the reworked balancer leaves it: known for overloaded groups only.
         let avg_load =
             if group_type == GroupType::Overloaded { group_load * 1024 / group_capacity } else { 0 };
         SgLbStats {
@@ -225,7 +225,7 @@ pub fn calculate_imbalance(
 
     let domains = [SdFlags::default(), SdFlags::NUMA]
         .map(|flags| SchedDomain { flags, ..super::plain_domain(CpuMask::new(1), 2) });
-    let (rqs, system, mut stats) = (RqStats::default(), SystemState::default(), Vec::new());
+    let (rqs, system, mut stats) = (RqStats::new(1), SystemState::default(), Vec::new());
     let view = LbView { kernel, groups: &[], sgc_imbalance: &[], rqs: &rqs, system: &system, node_of: &[] };
     let mut env = LbEnv::new(view, &domains[0], 0, CpuIdleType::Idle, 0, &mut stats);
     for (case, (imbalance, migration_type)) in imbalances.iter_mut().zip(migration_types).enumerate() {

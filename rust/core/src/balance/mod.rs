@@ -152,6 +152,15 @@ pub struct GroupCase {
     /// The CPU of highest asym-packing priority; absent: its lowest CPU.
     #[serde(default, alias = "apc")]
     pub asym_prefer_cpu: Option<usize>,
+    /// SD_SHARE_CPUCAPACITY of the group: it is one core (v6.12).
+    #[serde(default, alias = "smt", deserialize_with = "flag")]
+    pub share_cpucapacity: bool,
+    /// SD_PREFER_SIBLING of the group (v6.12).
+    #[serde(default, alias = "psib", deserialize_with = "flag")]
+    pub prefer_sibling: bool,
+    /// Its cores (v6.12); absent: the cores of its CPUs.
+    #[serde(default)]
+    pub cores: Option<u32>,
 }
 
 /// What a case says of the CPUs: arrays over CPU numbers; an absent one is all zero, capacities all 1024.
@@ -168,6 +177,8 @@ pub struct CpusCase {
     pub h_nr_running: Vec<u32>,
     /// `cpu_load()`.
     pub load: Vec<u64>,
+    /// load_avg with sleepers, where `load` is without (v5.4); absent: `load`.
+    pub load_avg: Vec<u64>,
     /// `cpu_util()`.
     pub util: Vec<u64>,
     /// `cpu_runnable()`.
@@ -211,10 +222,14 @@ pub struct BusiestOutcome {
     pub migration_type: Option<&'static str>,
     /// Which queues may be pulled from: 0 regular, 1 remote, 2 all.
     pub fbq_type: u8,
+    /// Class of the busiest group where the source is chosen by it (v5.4); `other` elsewhere.
+    pub src_grp_type: &'static str,
     /// CPU to pull from.
     pub src_cpu: Option<usize>,
     /// Whether its running task would be pushed if no other moved; absent without `src_cpu`.
     pub active_balance: Option<bool>,
+    /// CPUs that a wake-up may look at in the LLC from now on (SIS_UTIL); absent where the pass does not set it.
+    pub nr_idle_scan: Option<u32>,
 }
 
 /// Statistics of a group, as a case shows them.
@@ -238,6 +253,8 @@ pub struct GroupOutcome {
     pub avg_load: u64,
     /// Largest misfit load.
     pub group_misfit_task_load: u64,
+    /// Load of an average task; 0 where the kernel does not ask for it.
+    pub load_per_task: u64,
 }
 
 impl From<&SgLbStats> for GroupOutcome {
@@ -252,6 +269,7 @@ impl From<&SgLbStats> for GroupOutcome {
             idle_cpus: sgs.idle_cpus,
             avg_load: sgs.avg_load,
             group_misfit_task_load: sgs.group_misfit_task_load,
+            load_per_task: sgs.load_per_task,
         }
     }
 }
@@ -271,6 +289,7 @@ impl BusiestCase {
         let view = machine.view(kernel);
         let mut env = LbEnv::new(view, &machine.sd, self.dst_cpu, self.idle, nr_balance_failed, &mut stats);
         env.excluded = Some(&excluded).filter(|excluded| !excluded.is_empty());
+        env.llc_size = if self.sd.share_llc { machine.sd.span_weight } else { 0 };
         let busiest = (kernel.balance.find_busiest_group.f)(&mut env);
         let src_cpu = busiest.and_then(|index| (kernel.balance.find_busiest_queue.f)(&env, index));
         if let Some(cpu) = src_cpu {
@@ -286,7 +305,9 @@ impl BusiestCase {
                 FbqType::Remote => 1,
                 FbqType::All => 2,
             },
+            src_grp_type: env.src_grp_type.name(),
             src_cpu,
+            nr_idle_scan: env.nr_idle_scan,
             active_balance: src_cpu.map(|_| (kernel.balance.need_active_balance.f)(&env)),
         })
     }
@@ -414,6 +435,26 @@ impl GroupCase {
             check_cpu(&name("asym_prefer_cpu"), cpu, nr_cpus)?;
         }
         let group = group_of(index, span.clone());
+        let cores = match self.cores {
+            Some(cores) => {
+                check_range(&name("cores"), u64::from(cores), 1, u64::from(group.weight))?;
+                cores
+            }
+            // A core counts once: at the lowest of its CPUs in the group.
+            None => span
+                .iter()
+                .filter(|&cpu| !rqs.siblings(cpu).any(|sibling| sibling < cpu && span.test(sibling)))
+                .count() as u32,
+        };
+        let mut flags = SdFlags::default();
+        for (is_set, flag) in [
+            (self.share_cpucapacity, SdFlags::SHARE_CPUCAPACITY),
+            (self.prefer_sibling, SdFlags::PREFER_SIBLING),
+        ] {
+            if is_set {
+                flags = flags.with(flag);
+            }
+        }
         Ok(SchedGroup {
             capacity: given("capacity", self.capacity)?.unwrap_or_else(|| capacities().sum()),
             min_capacity: given("min_capacity", self.min_capacity)?
@@ -423,6 +464,8 @@ impl GroupCase {
                 .or_else(|| capacities().max())
                 .unwrap_or(0),
             asym_prefer_cpu: self.asym_prefer_cpu.unwrap_or(group.id),
+            flags,
+            cores,
             ..group
         })
     }
@@ -469,26 +512,28 @@ impl CpusCase {
             check_column(name, column.iter().copied(), least, most)?;
             Ok::<_, SimError>(column)
         };
-        Ok(RqStats {
+        let core = if self.core.is_empty() { None } else { Some(filled("cpus.core", &self.core, n, 0)?) };
+        let load_avg = if self.load_avg.is_empty() { &self.load } else { &self.load_avg };
+        let mut stats = RqStats {
             load: amounts("cpus.load", &self.load, 0, 0, MAX_LOAD)?,
+            load_avg: amounts("cpus.load_avg", load_avg, 0, 0, MAX_LOAD)?,
             util: amounts("cpus.util", &self.util, 0, 0, MAX_CAPACITY)?,
             runnable: amounts("cpus.runnable", &self.runnable, 0, 0, MAX_LOAD)?,
             nr_running: tasks("cpus.nr_running", &self.nr_running)?,
             h_nr_running: tasks("cpus.h_nr_running", &self.h_nr_running)?,
             idle: filled("cpus.idle", &self.idle, n, false)?,
-            sched_idle: vec![false; n],
             capacity: amounts("cpus.capacity", &self.capacity, 1024, 1, MAX_CAPACITY)?,
             capacity_orig: amounts("cpus.capacity_orig", &self.capacity_orig, 1024, 1, MAX_CAPACITY)?,
             misfit_task_load: amounts("cpus.misfit_task_load", &self.misfit_task_load, 0, 0, MAX_LOAD)?,
             nr_numa_running: tasks("cpus.nr_numa_running", &self.nr_numa_running)?,
             nr_preferred_running: tasks("cpus.nr_preferred_running", &self.nr_preferred_running)?,
             asym_prio: filled("cpus.asym_prio", &self.asym_prio, n, 0)?,
-            core: if self.core.is_empty() {
-                (0..n as u32).collect()
-            } else {
-                filled("cpus.core", &self.core, n, 0)?
-            },
-        })
+            ..RqStats::new(n)
+        };
+        if let Some(core) = core {
+            stats.set_cores(&core);
+        }
+        Ok(stats)
     }
 }
 
@@ -558,6 +603,18 @@ pub struct ShouldWeBalanceCase {
     pub mask: Vec<usize>,
     /// CPUs of the group in `env->cpus`.
     pub cpus: Vec<usize>,
+    /// The domain is the SMT level (SD_SHARE_CPUCAPACITY).
+    #[serde(default, alias = "smt_dom", deserialize_with = "flag")]
+    pub share_cpucapacity: bool,
+    /// Core number of each CPU: the same = SMT siblings; absent: each CPU its own core.
+    #[serde(default)]
+    pub core: Vec<u32>,
+    /// Runnable tasks of each CPU; absent: none. Newidle balance asks (v6.12).
+    #[serde(default, alias = "nr")]
+    pub nr_running: Vec<u32>,
+    /// Woken tasks are on their way to `dst_cpu` (v6.12).
+    #[serde(default, deserialize_with = "flag")]
+    pub ttwu_pending: bool,
 }
 
 impl ShouldWeBalanceCase {
@@ -572,11 +629,21 @@ impl ShouldWeBalanceCase {
         check_member("dst_cpu", self.dst_cpu, &span)?;
         let excluded = span.and_not(&CpuMask::from_cpus(nr_cpus, self.cpus.iter().copied()));
         let balance_mask = CpuMask::from_cpus(nr_cpus, self.mask.iter().copied());
+        let mut rqs = RqStats {
+            idle: self.idle_cpus.clone(),
+            nr_running: filled("nr_running", &self.nr_running, nr_cpus, 0)?,
+            ..RqStats::new(nr_cpus)
+        };
+        rqs.ttwu_pending[self.dst_cpu] = self.ttwu_pending;
+        if !self.core.is_empty() {
+            rqs.set_cores(&filled("core", &self.core, nr_cpus, 0)?);
+        }
+        let flags = if self.share_cpucapacity { SdFlags::SHARE_CPUCAPACITY } else { SdFlags::default() };
         let machine = CaseMachine {
-            sd: plain_domain(span.clone(), 1),
+            sd: SchedDomain { flags, ..plain_domain(span.clone(), 1) },
             groups: vec![SchedGroup { balance_mask, ..group_of(0, span) }],
             sgc_imbalance: vec![false],
-            rqs: RqStats { idle: self.idle_cpus.clone(), ..RqStats::new(nr_cpus) },
+            rqs,
             system: SystemState::default(),
             node_of: vec![0; nr_cpus],
         };
@@ -599,8 +666,8 @@ pub struct DetachCase {
     /// Why the pass runs.
     #[serde(deserialize_with = "idle_type")]
     pub idle: CpuIdleType,
-    /// What the imbalance counts.
-    #[serde(alias = "mig", deserialize_with = "migration_type")]
+    /// What the imbalance counts; absent: load.
+    #[serde(default = "load", alias = "mig", deserialize_with = "migration_type")]
     pub migration_type: MigrationType,
     /// How much to move.
     #[serde(alias = "imb")]
@@ -616,6 +683,9 @@ pub struct DetachCase {
     /// `sysctl_sched_migration_cost`, ns.
     #[serde(alias = "mig_cost")]
     pub migration_cost_ns: i64,
+    /// The pass is an active balance (`LBF_ACTIVE_LB`, v6.12).
+    #[serde(default, deserialize_with = "flag")]
+    pub active_lb: bool,
     /// NUMA balancing is on.
     #[serde(default, alias = "numa_bal", deserialize_with = "flag")]
     pub numa_balancing: bool,
@@ -629,6 +699,9 @@ pub struct DetachDomain {
     /// SD_NUMA.
     #[serde(default, deserialize_with = "flag")]
     pub numa: bool,
+    /// SD_SHARE_CPUCAPACITY (v6.12).
+    #[serde(default, alias = "smt", deserialize_with = "flag")]
+    pub share_cpucapacity: bool,
     /// `nr_balance_failed`.
     #[serde(default, alias = "nbf")]
     pub nr_balance_failed: u32,
@@ -764,7 +837,13 @@ impl DetachCase {
         let machine = CaseMachine {
             sd: SchedDomain {
                 cache_nice_tries: self.sd.cache_nice_tries,
-                flags: if self.sd.numa { SdFlags::NUMA } else { SdFlags::default() },
+                flags: [
+                    (self.sd.numa, SdFlags::NUMA),
+                    (self.sd.share_cpucapacity, SdFlags::SHARE_CPUCAPACITY),
+                ]
+                .iter()
+                .filter(|(is_set, _)| *is_set)
+                .fold(SdFlags::default(), |flags, &(_, flag)| flags.with(flag)),
                 ..plain_domain(CpuMask::all(nr_cpus), 2)
             },
             groups: vec![group_of(0, local), group_of(1, remote)],
@@ -788,7 +867,13 @@ impl DetachCase {
         env.src_cpu = src.cpu;
         env.imbalance = self.imbalance;
         env.migration_type = self.migration_type;
-        env.scan = TaskScan { loop_max: self.loop_max, ..TaskScan::default() };
+        env.scan = TaskScan {
+            loop_max: self.loop_max,
+            active_lb: self.active_lb,
+            // An active balance does not ask whether all are pinned.
+            all_pinned: !self.active_lb,
+            ..TaskScan::default()
+        };
         (kernel.balance.detach_tasks.f)(&mut env, &mut queue);
         Ok(DetachOutcome {
             imbalance: env.imbalance,
@@ -917,6 +1002,9 @@ pub struct PlacedCase {
     /// CPUs where it may run; absent: everywhere.
     #[serde(default)]
     pub allowed: Option<Vec<usize>>,
+    /// Nobody ever restricted it, even to the CPUs that there are (v6.12); without `allowed` only.
+    #[serde(default, deserialize_with = "flag")]
+    pub unrestricted: bool,
     /// Its preferred node: the position of a group; -1 or absent: none.
     #[serde(default, alias = "pref")]
     pub preferred_node: Option<i32>,
@@ -958,6 +1046,7 @@ impl IdlestCase {
                 new: p.new,
                 queued: p.queued,
                 allowed: allowed.as_ref(),
+                unrestricted: p.unrestricted && allowed.is_none(),
                 preferred_node: p.preferred_node.and_then(|node| u32::try_from(node).ok()),
             },
             stats: &mut stats,
@@ -1083,6 +1172,10 @@ impl WakeWideCase {
 
 // ---------------------------------------------------------------------------------------------------------------
 // Fields that cases spell in their own way
+
+fn load() -> MigrationType {
+    MigrationType::Load
+}
 
 fn yes() -> bool {
     true

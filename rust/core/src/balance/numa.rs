@@ -221,17 +221,18 @@ impl NumaCase {
         };
         let nr_running = tasks("nr_running", &self.nr_running)?;
         let h_nr_running = if self.h_nr_running.is_empty() { &nr_running } else { &self.h_nr_running };
-        Ok(RqStats {
+        let mut rqs = RqStats {
             load: amounts("load", &self.load, 0, 0, MAX_LOAD)?,
             util: amounts("util", &self.util, 0, 0, MAX_CAPACITY)?,
             runnable: amounts("runnable", &self.runnable, 0, 0, MAX_LOAD)?,
             capacity: amounts("capacity", &self.capacity, 1024, 1, MAX_CAPACITY)?,
             h_nr_running: tasks("h_nr_running", h_nr_running)?,
             idle: nr_running.iter().map(|&nr_running| nr_running == 0).collect(),
-            core: (0..n).map(|cpu| self.core_of(cpu)).collect(),
             nr_running,
             ..RqStats::new(n)
-        })
+        };
+        rqs.set_cores(&(0..n).map(|cpu| self.core_of(cpu)).collect::<Vec<_>>());
+        Ok(rqs)
     }
 
     /// Number of the CPU's core; cores do not span nodes.
@@ -314,8 +315,8 @@ impl<'a> CaseCpus<'a> {
             allowed
         };
         let allowed = case.curr.iter().map(|task| task.as_ref().and_then(allowed_cpus)).collect();
-        let is_core_idle = |core| dst_cpus.iter().all(|cpu| rqs.core[cpu] != core || rqs.idle[cpu]);
-        let has_idle_core = dst_cpus.iter().any(|cpu| is_core_idle(rqs.core[cpu]));
+        let has_idle_core =
+            dst_cpus.iter().any(|cpu| rqs.idle[cpu] && rqs.siblings(cpu).all(|sibling| rqs.idle[sibling]));
         Self { case, allowed, has_idle_core }
     }
 }

@@ -11,6 +11,8 @@ use crate::topology::{SchedDomain, SchedGroup};
 pub struct RqStats {
     /// `cpu_load()`: load_avg of the root cfs_rq (v5.4: runnable_load_avg).
     pub load: Vec<u64>,
+    /// load_avg of the root cfs_rq, sleepers included, whatever `load` is.
+    pub load_avg: Vec<u64>,
     /// `cpu_util()`.
     pub util: Vec<u64>,
     /// `cpu_runnable()`: runnable_avg of the root cfs_rq; all zero before v5.7.
@@ -23,6 +25,8 @@ pub struct RqStats {
     pub idle: Vec<bool>,
     /// `sched_idle_cpu()`: busy, but with SCHED_IDLE tasks only.
     pub sched_idle: Vec<bool>,
+    /// `ttwu_pending`: woken tasks are on their way (v6.12).
+    pub ttwu_pending: Vec<bool>,
     /// `capacity_of()`: what is left for fair tasks.
     pub capacity: Vec<u64>,
     /// `arch_scale_cpu_capacity()`.
@@ -35,8 +39,8 @@ pub struct RqStats {
     pub nr_preferred_running: Vec<u32>,
     /// Asym-packing priority, higher is preferred.
     pub asym_prio: Vec<i32>,
-    /// Core number: CPUs with the same are SMT siblings.
-    pub core: Vec<u32>,
+    /// The next SMT sibling of a CPU, round its core; itself without one. [`RqStats::set_cores`] sets it.
+    pub next_sibling: Vec<u32>,
 }
 
 impl RqStats {
@@ -44,20 +48,46 @@ impl RqStats {
     pub fn new(nr_cpus: usize) -> Self {
         Self {
             load: vec![0; nr_cpus],
+            load_avg: vec![0; nr_cpus],
             util: vec![0; nr_cpus],
             runnable: vec![0; nr_cpus],
             nr_running: vec![0; nr_cpus],
             h_nr_running: vec![0; nr_cpus],
             idle: vec![true; nr_cpus],
             sched_idle: vec![false; nr_cpus],
+            ttwu_pending: vec![false; nr_cpus],
             capacity: vec![1024; nr_cpus],
             capacity_orig: vec![1024; nr_cpus],
             misfit_task_load: vec![0; nr_cpus],
             nr_numa_running: vec![0; nr_cpus],
             nr_preferred_running: vec![0; nr_cpus],
             asym_prio: vec![0; nr_cpus],
-            core: (0..nr_cpus as u32).collect(),
+            next_sibling: (0..nr_cpus as u32).collect(),
         }
+    }
+
+    /// Says which CPUs are SMT siblings: those with the same core number.
+    pub fn set_cores(&mut self, core: &[u32]) {
+        let mut by_core: Vec<(u32, u32)> =
+            core.iter().enumerate().map(|(cpu, &core)| (core, cpu as u32)).collect();
+        by_core.sort_unstable();
+        for siblings in by_core.chunk_by(|a, b| a.0 == b.0) {
+            for (index, &(_, cpu)) in siblings.iter().enumerate() {
+                self.next_sibling[cpu as usize] = siblings[(index + 1) % siblings.len()].1;
+            }
+        }
+    }
+
+    /// The other threads of a CPU's core (`cpu_smt_mask()` without the CPU).
+    pub fn siblings(&self, cpu: usize) -> impl Iterator<Item = usize> + '_ {
+        let next = |cpu: usize| self.next_sibling[cpu] as usize;
+        std::iter::successors(Some(next(cpu)), move |&sibling| Some(next(sibling)))
+            .take_while(move |&sibling| sibling != cpu)
+    }
+
+    /// kernel/sched/fair.c, v6.12, is_core_idle(): whether the other threads of a CPU's core are idle.
+    pub fn is_core_idle(&self, cpu: usize) -> bool {
+        self.siblings(cpu).all(|sibling| self.idle[sibling])
     }
 }
 
@@ -65,6 +95,8 @@ impl RqStats {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(i8)]
 pub enum GroupType {
+    /// None of the others (v5.4, which does not ask whether there is capacity to spare).
+    Other,
     /// Capacity to spare.
     HasSpare,
     /// No capacity left, but no task waits.
@@ -83,7 +115,8 @@ pub enum GroupType {
 
 impl GroupType {
     /// All types, in rising pull priority: the position is the type's code in arrays.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
+        Self::Other,
         Self::HasSpare,
         Self::FullyBusy,
         Self::MisfitTask,
@@ -96,6 +129,7 @@ impl GroupType {
     /// The kernel's name, without its `group_` prefix.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Other => "other",
             Self::HasSpare => "has_spare",
             Self::FullyBusy => "fully_busy",
             Self::MisfitTask => "misfit_task",
@@ -193,11 +227,55 @@ pub enum FbqType {
     All,
 }
 
+/// What a balance pass does around the decisions, as far as generations differ. The default is v5.4's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BalanceRules {
+    /// Newidle balance gives up where the CPU will idle for less than the migration cost; otherwise where it will idle for
+    /// less than the lowest level costs.
+    pub newidle_needs_migration_cost: bool,
+    /// A newidle pass first ages the blocked load of the tickless CPUs that it will look at (`LBF_NOHZ_STATS`).
+    pub newidle_ages_tickless: bool,
+    /// A CPU that goes idle ages the tickless CPUs' blocked load after newidle balance found nothing; otherwise where newidle
+    /// balance was given up at once.
+    pub ages_tickless_after_newidle: bool,
+    /// A newidle pass dearer than any before also puts off the decay of its cost.
+    pub raised_cost_delays_decay: bool,
+    /// Jiffies that the interval of a busy CPU is shorter than its parameters say, so that levels are not all due at once.
+    pub busy_interval_shortened_by: u64,
+    /// A CPU that runs SCHED_IDLE tasks only counts as busy in its intervals.
+    pub sched_idle_is_busy: bool,
+    /// A failed pull of a misfit task counts in `nr_balance_failed`, and may lengthen the interval.
+    pub misfit_failure_counts: bool,
+    /// Starting an active balance raises `nr_balance_failed` to where cache-hot tasks move.
+    pub active_balance_raises_failures: bool,
+}
+
+impl Default for BalanceRules {
+    fn default() -> Self {
+        Self {
+            newidle_needs_migration_cost: true,
+            newidle_ages_tickless: true,
+            ages_tickless_after_newidle: false,
+            raised_cost_delays_decay: false,
+            busy_interval_shortened_by: 0,
+            sched_idle_is_busy: true,
+            misfit_failure_counts: true,
+            active_balance_raises_failures: true,
+        }
+    }
+}
+
 /// Machine-wide switches that decisions read.
 #[derive(Clone, Debug)]
 pub struct SystemState {
     /// `sched_smt_active()`.
     pub smt_active: bool,
+    /// CPUs of the machine have different capacities (`sched_asym_cpucap_active()`).
+    pub asym_capacity: bool,
+    /// The largest capacity of any CPU (`rd->max_cpu_capacity`).
+    pub max_cpu_capacity: u64,
+    /// CPUs of an LLC share a cache below it (`sched_cluster_active`, v6.12).
+    pub clusters: bool,
     /// Energy-aware scheduling is on.
     pub energy_aware: bool,
     /// The root domain has performance domains.
@@ -212,12 +290,17 @@ pub struct SystemState {
     pub nr_migrate: u32,
     /// CONFIG_PREEMPTION: newidle stops after one task.
     pub preemption: bool,
+    /// SIS_UTIL: the search for an idle CPU is cut by the utilization of the LLC (v6.12).
+    pub sis_util: bool,
 }
 
 impl Default for SystemState {
     fn default() -> Self {
         Self {
             smt_active: false,
+            asym_capacity: false,
+            max_cpu_capacity: 1024,
+            clusters: false,
             energy_aware: false,
             perf_domains: false,
             overutilized: false,
@@ -225,6 +308,7 @@ impl Default for SystemState {
             migration_cost_ns: 500_000,
             nr_migrate: 32,
             preemption: true,
+            sis_util: true,
         }
     }
 }
@@ -270,6 +354,8 @@ pub struct LbEnv<'a> {
     pub excluded: Option<&'a CpuMask>,
     /// `sd->nr_balance_failed`.
     pub nr_balance_failed: u32,
+    /// CPUs of the LLC of `dst_cpu` (`sd_llc_size`); 0 = no domain shares one.
+    pub llc_size: u32,
     /// Out: statistics of the groups in ring order, the local group first, as `find_busiest_group` saw them.
     /// The caller owns the vector, so that passes need not allocate.
     pub stats: &'a mut Vec<SgLbStats>,
@@ -279,6 +365,10 @@ pub struct LbEnv<'a> {
     pub migration_type: MigrationType,
     /// Out: which queues may be pulled from.
     pub fbq_type: FbqType,
+    /// Class of the busiest group where the source is chosen by it (v5.4, which has no migration types).
+    pub src_grp_type: GroupType,
+    /// Out: CPUs that a wake-up may look at in the LLC (SIS_UTIL, v6.12); `None` = as before.
+    pub nr_idle_scan: Option<u32>,
     /// Out: some CPU has two or more tasks, or a misfit (`SG_OVERLOAD`); the kernel keeps it at a root domain only.
     pub overload: bool,
     /// Out: some CPU is over-utilised (`SG_OVERUTILIZED`); looked at only where energy-aware scheduling reads it.
@@ -312,10 +402,13 @@ impl<'a> LbEnv<'a> {
             idle,
             excluded: None,
             nr_balance_failed,
+            llc_size: 0,
             stats,
             imbalance: 0,
             migration_type: MigrationType::Load,
             fbq_type: FbqType::All,
+            src_grp_type: GroupType::Other,
+            nr_idle_scan: None,
             overload: false,
             overutilized: false,
             src_cpu: dst_cpu,
@@ -535,8 +628,14 @@ pub struct SgLbStats {
     pub idle_cpus: u32,
     /// CPUs of the group.
     pub group_weight: u32,
+    /// Cores of the group (`group->cores`, v6.12).
+    pub group_cores: u32,
     /// The class.
     pub group_type: GroupType,
+    /// Load of an average task (v5.4).
+    pub load_per_task: u64,
+    /// More to do than the CPUs can, or than its share of the tasks (v5.4).
+    pub group_no_capacity: bool,
     /// Tasks should move to a preferred CPU.
     pub group_asym_packing: bool,
     /// Tasks of an SMT core should move (6.6).
@@ -561,7 +660,10 @@ impl Default for SgLbStats {
             sum_h_nr_running: 0,
             idle_cpus: 0,
             group_weight: 0,
+            group_cores: 0,
             group_type: GroupType::HasSpare,
+            load_per_task: 0,
+            group_no_capacity: false,
             group_asym_packing: false,
             group_smt_balance: false,
             group_misfit_task_load: 0,
@@ -588,6 +690,8 @@ pub struct PlacedTask<'a> {
     pub queued: bool,
     /// CPUs where it may run; `None` = everywhere.
     pub allowed: Option<&'a CpuMask>,
+    /// It may use every CPU that a kernel can have (`nr_cpus_allowed == NR_CPUS`): nobody ever restricted it.
+    pub unrestricted: bool,
     /// `numa_preferred_nid`.
     pub preferred_node: Option<u32>,
 }
@@ -646,6 +750,19 @@ pub struct WakeAffineEnv<'a> {
     pub waker_load: u64,
     /// `task_h_load()` of the wakee.
     pub wakee_load: u64,
+}
+
+/// What `wake_cap()` reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WakeCapEnv {
+    /// The machine has CPUs of different capacities.
+    pub asym_capacity: bool,
+    /// `task_util()` of the wakee.
+    pub task_util: u64,
+    /// The lesser `capacity_orig` of the waker's CPU and the previous one.
+    pub min_capacity_orig: u64,
+    /// The largest capacity of any CPU (`rd->max_cpu_capacity`).
+    pub max_cpu_capacity: u64,
 }
 
 /// An answer of `wake_affine()` or of one of its rules.

@@ -15,27 +15,32 @@ pub mod numa;
 pub mod o1;
 pub mod patches;
 pub mod sis;
+pub mod sis_util;
 pub mod spec;
+pub mod v5_4;
 pub mod v5_5;
 pub mod v5_6;
 pub mod v5_7;
+pub mod v6_12;
 
 use std::fmt;
 
 use self::cfs::{QueueEnv, TickVerdict};
 use self::env::{
-    GroupType, IdlestEnv, LbEnv, SdLbStats, SgLbStats, SrcQueue, TaskView, WakeAffineEnv, WakeTarget,
+    BalanceRules, GroupType, IdlestEnv, LbEnv, SdLbStats, SgLbStats, SrcQueue, TaskView, WakeAffineEnv,
+    WakeCapEnv, WakeTarget,
 };
 use self::numa::{NumaEnv, NumaStats, NumaTask, NumaType};
 use self::patches::Patch;
 use self::sis::{IdleSearch, PlacementRule};
 use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
-use crate::pelt::PeltForm;
+use crate::pelt::{PeltForm, SchedAvg};
 use crate::sim::rq::{CfsRq, SchedEntity, TaskId};
 
 /// The generations, oldest first.
-pub static REGISTRY: &[&Kernel] = &[&v5_5::KERNEL, &v5_6::KERNEL, &v5_7::KERNEL];
+pub static REGISTRY: &[&Kernel] =
+    &[&v5_4::KERNEL, &v5_5::KERNEL, &v5_6::KERNEL, &v5_7::KERNEL, &v6_12::KERNEL];
 
 /// A kernel generation: the table of everything that generations and patches may replace.
 #[derive(Clone, Copy, Debug)]
@@ -186,6 +191,8 @@ slot_table! {
     Signals {
         /// The form of PELT.
         pelt_form: fn() -> PeltForm,
+        /// The load of a CPU that balancing and wake-up compare, among its queue's averages.
+        cpu_load: fn(&SchedAvg) -> u64,
     }
 }
 
@@ -206,6 +213,11 @@ slot_table! {
 slot_table! {
     /// Load balancing: from whether to balance at all down to which tasks move.
     Balance {
+        /// What a balance pass does around the decisions: intervals, counting of failures, when to give up.
+        balance_rules: fn() -> BalanceRules,
+        /// What a success of newidle balance at a level will count, or nothing if the level is left out this time: (successes
+        /// in 1024 attempts so far, a number from 0 to 1023 by chance).
+        newidle_weight: fn(u32, u32) -> Option<u32>,
         /// Whether this CPU is the one to balance on behalf of its group.
         should_we_balance: fn(&LbEnv<'_>) -> bool,
         /// The sums over the group at a position of the ring, and its class.
@@ -223,7 +235,7 @@ slot_table! {
         /// How much of what to move from the busiest group to the local one.
         calculate_imbalance: fn(&mut LbEnv<'_>, &mut SdLbStats),
         /// The imbalance between NUMA nodes that is left after tolerating a small one:
-        /// (imbalance in tasks, destination's tasks, source's tasks, `imb_numa_nr`).
+        /// (imbalance in tasks, destination's tasks, from 5.18 on with one that is to come, source's tasks, `imb_numa_nr`).
         adjust_numa_imbalance: fn(i64, u32, u32, u32) -> i64,
         /// CPU to pull from in the group at a position of the ring.
         find_busiest_queue: fn(&LbEnv<'_>, usize) -> Option<usize>,
@@ -245,6 +257,8 @@ slot_table! {
         find_idlest_group: fn(&mut IdlestEnv<'_>) -> Option<usize>,
         /// The sums over the group at a position of the ring without the task, and its class.
         update_sg_wakeup_stats: fn(&IdlestEnv<'_>, usize) -> SgLbStats,
+        /// Whether the smaller of the waker's CPU and the previous one is too small for the task.
+        wake_cap: fn(&WakeCapEnv) -> bool,
         /// The waker's CPU or the previous one, as the target of the search for an idle CPU.
         wake_affine: fn(&WakeAffineEnv<'_>) -> WakeTarget,
         /// The rule by idleness, if it decides.

@@ -1,27 +1,26 @@
 //! v5.5: the reworked load balancer. Groups have a type, imbalances have a unit.
 //!
-//! The complete table: later generations build on it.
+//! Later generations build on this table. What the rework left alone is in v5.4's.
 
-use super::env::{
-    CpuIdleType, FbqType, GroupType, IdlestEnv, LbEnv, MigrationType, SdLbStats, SgLbStats, SrcQueue,
-    TaskView, WakeAffineEnv, WakeTarget,
-};
+use super::env::{GroupType, IdlestEnv, LbEnv, MigrationType, SdLbStats, SgLbStats, SrcQueue, TaskView};
 use super::sis::select_idle_sibling;
-use super::{Balance, Kernel, Signals, Wakeup, cfs, numa};
-use crate::cpumask::CpuMask;
-use crate::pelt::PeltForm;
+use super::v5_4::{
+    SCHED_CAPACITY_SCALE, avg_load, capacity_is_reduced, detach_by, domain_avg_load, fbq_classify_group,
+    fbq_classify_rq, fits_capacity, largest_misfit, moves_to_better_cpu, overutilized_after, runs_within,
+    sum_runqueues,
+};
+use super::{Balance, Kernel, Signals, Wakeup, v5_4};
+use crate::pelt::SchedAvg;
 use crate::slot;
-use crate::topology::{SchedGroup, SdFlags};
+use crate::topology::SdFlags;
 
 /// The generation.
 pub const KERNEL: Kernel = Kernel {
     name: "v5.5",
     source: "kernel/sched/fair.c of Linux 5.5-rc5",
     summary: "Reworked load balancer: group types, and imbalances in load, utilization or tasks.",
-    signals: Signals { pelt_form: slot!(pelt_form) },
-    queue: cfs::QUEUE,
+    signals: Signals { cpu_load: slot!(cpu_load), ..v5_4::KERNEL.signals },
     balance: Balance {
-        should_we_balance: slot!(should_we_balance),
         update_sg_lb_stats: slot!(update_sg_lb_stats),
         group_has_capacity: slot!(group_has_capacity),
         group_is_overloaded: slot!(group_is_overloaded),
@@ -29,46 +28,23 @@ pub const KERNEL: Kernel = Kernel {
         update_sd_pick_busiest: slot!(update_sd_pick_busiest),
         find_busiest_group: slot!(find_busiest_group),
         calculate_imbalance: slot!(calculate_imbalance),
-        adjust_numa_imbalance: slot!(adjust_numa_imbalance),
         find_busiest_queue: slot!(find_busiest_queue),
         voluntary_active_balance: slot!(voluntary_active_balance),
-        need_active_balance: slot!(need_active_balance),
-        can_migrate_task: slot!(can_migrate_task),
         detach_tasks: slot!(detach_tasks),
+        ..v5_4::KERNEL.balance
     },
     wakeup: Wakeup {
         find_idlest_group: slot!(find_idlest_group),
         update_sg_wakeup_stats: slot!(update_sg_wakeup_stats),
-        wake_affine: slot!(wake_affine),
-        wake_affine_idle: slot!(wake_affine_idle),
-        wake_affine_weight: slot!(wake_affine_weight),
-        wake_wide: slot!(wake_wide),
         select_idle_sibling: slot!(select_idle_sibling),
+        ..v5_4::KERNEL.wakeup
     },
-    numa: numa::v5_6::NUMA,
+    ..v5_4::KERNEL
 };
 
-/// kernel/sched/pelt.c, v5.5: load, runnable load and utilization.
-fn pelt_form() -> PeltForm {
-    PeltForm::Old
-}
-
-/// One CPU of the biggest kind (`SCHED_CAPACITY_SCALE`).
-const SCHED_CAPACITY_SCALE: u64 = 1024;
-
-/// kernel/sched/fair.c, v5.5, should_we_balance().
-///
-/// Newly idle CPUs always may; otherwise one CPU a group does the work: its first idle one, or its first.
-fn should_we_balance(env: &LbEnv<'_>) -> bool {
-    if !env.may_use(env.dst_cpu) {
-        return false;
-    }
-    if env.idle == CpuIdleType::NewlyIdle {
-        return true;
-    }
-    let mask = &env.group(0).balance_mask;
-    let first_idle = mask.iter().find(|&cpu| env.may_use(cpu) && env.rqs.idle[cpu]);
-    first_idle.or_else(|| mask.first()) == Some(env.dst_cpu)
+/// kernel/sched/fair.c, v5.5, cpu_load(): sleepers count until their load has decayed.
+fn cpu_load(avg: &SchedAvg) -> u64 {
+    avg.load_avg
 }
 
 /// kernel/sched/fair.c, v5.5, find_busiest_group().
@@ -115,11 +91,6 @@ fn is_balanced(env: &LbEnv<'_>, sds: &mut SdLbStats) -> bool {
             || busiest.sum_h_nr_running == 1)
 }
 
-/// State of the root domain once this pass has refreshed it: set at a root, only ever raised below.
-fn overutilized_after(env: &LbEnv<'_>) -> bool {
-    env.overutilized || (!env.sd.is_root && env.system.overutilized)
-}
-
 /// kernel/sched/fair.c, v5.5, update_sd_lb_stats().
 fn update_sd_lb_stats(env: &mut LbEnv<'_>) -> SdLbStats {
     let mut sds =
@@ -145,61 +116,23 @@ fn update_sd_lb_stats(env: &mut LbEnv<'_>) -> SdLbStats {
     sds
 }
 
-/// kernel/sched/fair.c, v5.5, fbq_classify_group().
-fn fbq_classify_group(sgs: &SgLbStats) -> FbqType {
-    fbq_classify(sgs.sum_h_nr_running, sgs.nr_numa_running, sgs.nr_preferred_running)
-}
-
-/// What is to be had among so many tasks, some with a preferred node, some of them on it.
-fn fbq_classify(nr_running: u32, nr_numa_running: u32, nr_preferred_running: u32) -> FbqType {
-    if nr_running > nr_numa_running {
-        FbqType::Regular
-    } else if nr_running > nr_preferred_running {
-        FbqType::Remote
-    } else {
-        FbqType::All
-    }
-}
-
 /// kernel/sched/fair.c, v5.5, update_sg_lb_stats().
 fn update_sg_lb_stats(env: &mut LbEnv<'_>, index: usize) -> SgLbStats {
     let mut sgs = sum_runqueues(env, index);
+    collect_misfit(env, index, &mut sgs);
     classify_sums(env, index, &mut sgs);
     sgs
 }
 
-/// The loop of update_sg_lb_stats(): sums over the group's CPUs that are in `env->cpus`.
-pub(super) fn sum_runqueues(env: &mut LbEnv<'_>, index: usize) -> SgLbStats {
-    let (group, rqs) = (env.group(index), env.rqs);
-    let collects_misfit = index != 0 && env.sd.flags.has(SdFlags::ASYM_CPUCAPACITY);
-    let mut sgs = SgLbStats::default();
-    let mut most_running = 0;
-    for (start, end) in runs_within(group, env.excluded) {
-        let cpus = start..end;
-        let nr_running = &rqs.nr_running[cpus.clone()];
-        sgs.group_load += rqs.load[cpus.clone()].iter().sum::<u64>();
-        sgs.group_util += rqs.util[cpus.clone()].iter().sum::<u64>();
-        sgs.sum_nr_running += nr_running.iter().sum::<u32>();
-        sgs.sum_h_nr_running += rqs.h_nr_running[cpus.clone()].iter().sum::<u32>();
-        sgs.nr_numa_running += rqs.nr_numa_running[cpus.clone()].iter().sum::<u32>();
-        sgs.nr_preferred_running += rqs.nr_preferred_running[cpus.clone()].iter().sum::<u32>();
-        let idle = &rqs.idle[cpus.clone()];
-        sgs.idle_cpus +=
-            nr_running.iter().zip(idle).map(|(&nr, &idle)| u32::from(nr == 0 && idle)).sum::<u32>();
-        most_running = nr_running.iter().copied().fold(most_running, u32::max);
-        if collects_misfit {
-            // An idle CPU's misfit load is a leftover of the task that just went away.
-            let busy = cpus.clone().filter(|&cpu| rqs.nr_running[cpu] != 0 || !rqs.idle[cpu]);
-            let largest = busy.map(|cpu| rqs.misfit_task_load[cpu]).max().unwrap_or(0);
-            sgs.group_misfit_task_load = sgs.group_misfit_task_load.max(largest);
-        }
-        if env.system.energy_aware {
-            let mut cpus = cpus;
-            env.overutilized |= cpus.any(|cpu| !fits_capacity(rqs.util[cpu], rqs.capacity[cpu]));
-        }
+/// The part of update_sg_lb_stats() for misfit tasks: those of other groups, where CPUs have different capacities.
+pub(super) fn collect_misfit(env: &mut LbEnv<'_>, index: usize, sgs: &mut SgLbStats) {
+    if index == 0 || !env.sd.flags.has(SdFlags::ASYM_CPUCAPACITY) {
+        return;
     }
-    env.overload |= most_running > 1 || sgs.group_misfit_task_load != 0;
-    sgs
+    let rqs = env.rqs;
+    // An idle CPU's misfit load is a leftover of the task that just went away.
+    sgs.group_misfit_task_load = largest_misfit(env, index, |cpu| rqs.nr_running[cpu] != 0 || !rqs.idle[cpu]);
+    env.overload |= sgs.group_misfit_task_load != 0;
 }
 
 /// The end of update_sg_lb_stats(): capacity, and the class that follows from the sums.
@@ -211,24 +144,12 @@ pub(super) fn classify_sums(env: &LbEnv<'_>, index: usize, sgs: &mut SgLbStats) 
         && env.asym_prefer(env.dst_cpu, group.asym_prefer_cpu);
     sgs.group_capacity = group.capacity;
     sgs.group_weight = group.weight;
+    sgs.group_cores = group.cores;
     let imbalanced = env.sgc_imbalance[group.sgc];
     sgs.group_type = (env.kernel.balance.group_classify.f)(env.kernel, env.sd.imbalance_pct, imbalanced, sgs);
     if sgs.group_type == GroupType::Overloaded {
         sgs.avg_load = avg_load(sgs);
     }
-}
-
-/// The CPUs of a group less the excluded ones, as ascending runs.
-pub(super) fn runs_within<'a>(
-    group: &'a SchedGroup,
-    excluded: Option<&'a CpuMask>,
-) -> impl Iterator<Item = (usize, usize)> + 'a {
-    let excluded = excluded.filter(|excluded| excluded.intersects(&group.span));
-    let whole = excluded.is_none().then(|| group.runs.iter().copied()).into_iter().flatten();
-    let single = excluded.into_iter().flat_map(move |excluded| {
-        group.span.iter().filter(move |&cpu| !excluded.test(cpu)).map(|cpu| (cpu, cpu + 1))
-    });
-    whole.chain(single)
 }
 
 /// kernel/sched/fair.c, v5.5, group_classify().
@@ -289,7 +210,7 @@ pub(super) fn pick_busiest(
     }
     let busier = match sgs.group_type {
         GroupType::Overloaded | GroupType::FullyBusy => sgs.avg_load > busiest.avg_load,
-        GroupType::Imbalanced | GroupType::SmtBalance => false,
+        GroupType::Imbalanced | GroupType::SmtBalance | GroupType::Other => false,
         GroupType::AsymPacking => sds
             .busiest
             .is_none_or(|best| !env.asym_prefer(group.asym_prefer_cpu, env.group(best).asym_prefer_cpu)),
@@ -365,11 +286,6 @@ fn set_imbalance(env: &mut LbEnv<'_>, migration_type: MigrationType, imbalance: 
     env.imbalance = imbalance;
 }
 
-/// kernel/sched/fair.c, v5.5: no imbalance between NUMA nodes is tolerated yet.
-fn adjust_numa_imbalance(imbalance: i64, _dst_running: u32, _src_running: u32, _imb_numa_nr: u32) -> i64 {
-    imbalance
-}
-
 /// kernel/sched/fair.c, v5.5, find_busiest_queue().
 fn find_busiest_queue(env: &LbEnv<'_>, index: usize) -> Option<usize> {
     busiest_queue(env, index, 0)
@@ -385,9 +301,7 @@ pub(super) fn busiest_queue(env: &LbEnv<'_>, index: usize, util_min_tasks: u32) 
     for (start, end) in runs_within(env.group(index), env.excluded) {
         for cpu in start..end {
             let nr_running = rqs.h_nr_running[cpu];
-            let fbq =
-                fbq_classify(rqs.nr_running[cpu], rqs.nr_numa_running[cpu], rqs.nr_preferred_running[cpu]);
-            if fbq > env.fbq_type {
+            if fbq_classify_rq(env, cpu) > env.fbq_type {
                 continue;
             }
             if asym_capacity && nr_running == 1 && rqs.capacity[env.dst_cpu] < rqs.capacity[cpu] {
@@ -415,89 +329,19 @@ pub(super) fn busiest_queue(env: &LbEnv<'_>, index: usize, util_min_tasks: u32) 
     busiest
 }
 
-/// kernel/sched/fair.c, v5.5, check_cpu_capacity(): other classes or interrupts take a good part of the CPU.
-fn capacity_is_reduced(env: &LbEnv<'_>, cpu: usize) -> bool {
-    let rqs = env.rqs;
-    rqs.capacity[cpu] * u64::from(env.sd.imbalance_pct) < rqs.capacity_orig[cpu] * 100
-}
-
 /// kernel/sched/fair.c, v5.5, voluntary_active_balance().
 fn voluntary_active_balance(env: &LbEnv<'_>) -> bool {
-    let (rqs, src_cpu, dst_cpu) = (env.rqs, env.src_cpu, env.dst_cpu);
-    let idle = env.idle.is_idle();
-    let to_preferred = idle && env.sd.flags.has(SdFlags::ASYM_PACKING) && env.asym_prefer(dst_cpu, src_cpu);
-    // A lone task on a CPU with little capacity left can go faster here.
-    let to_free = idle
-        && rqs.h_nr_running[src_cpu] == 1
-        && capacity_is_reduced(env, src_cpu)
-        && rqs.capacity[src_cpu] * u64::from(env.sd.imbalance_pct) < rqs.capacity[dst_cpu] * 100;
-    to_preferred || to_free || env.migration_type == MigrationType::Misfit
-}
-
-/// kernel/sched/fair.c, v5.5, need_active_balance().
-fn need_active_balance(env: &LbEnv<'_>) -> bool {
-    (env.kernel.balance.voluntary_active_balance.f)(env)
-        || env.nr_balance_failed > env.sd.cache_nice_tries.saturating_add(2)
+    moves_to_better_cpu(env) || env.migration_type == MigrationType::Misfit
 }
 
 /// kernel/sched/fair.c, v5.5, detach_tasks().
 fn detach_tasks(env: &mut LbEnv<'_>, queue: &mut dyn SrcQueue) -> u32 {
-    detach_with_least_load(env, queue, 0)
+    detach_by(env, queue, |env, p| amount_to_move(env, p, 0))
 }
 
-/// detach_tasks() that counts every task with a load of at least `least_load`.
-pub(super) fn detach_with_least_load(env: &mut LbEnv<'_>, queue: &mut dyn SrcQueue, least_load: u64) -> u32 {
-    let mut detached = 0;
-    if env.imbalance <= 0 {
-        return detached;
-    }
-    loop {
-        env.scan.src_nr_running = queue.nr_running();
-        env.scan.src_nr_preferred_running = queue.nr_preferred_running();
-        let Some(task) = queue.tail() else { break };
-        // The last task stays: its CPU would only go idle in turn.
-        if env.idle.is_idle() && env.scan.src_nr_running <= 1 {
-            break;
-        }
-        env.scan.nr_looked_at += 1;
-        if env.scan.nr_looked_at > env.scan.loop_max {
-            break;
-        }
-        if env.scan.nr_looked_at > env.scan.loop_break {
-            env.scan.loop_break += super::env::TaskScan::NR_MIGRATE_BREAK;
-            env.scan.need_break = true;
-            break;
-        }
-        let p = queue.view(task);
-        let taken = if (env.kernel.balance.can_migrate_task.f)(env, &p) {
-            let amount = amount_to_move(env, &p, least_load);
-            env.scan.refused.size += u32::from(amount.is_none());
-            amount
-        } else {
-            None
-        };
-        let Some(amount) = taken else {
-            queue.move_to_head(task);
-            continue;
-        };
-        queue.detach(task);
-        detached += 1;
-        env.imbalance -= amount;
-        // Newly idle, under preemption: somebody may already wait for this CPU.
-        if env.system.preemption && env.idle == CpuIdleType::NewlyIdle {
-            break;
-        }
-        if env.imbalance <= 0 {
-            break;
-        }
-    }
-    env.scan.src_nr_running = queue.nr_running();
-    env.scan.src_nr_preferred_running = queue.nr_preferred_running();
-    detached
-}
-
-/// What moving the task takes off the imbalance; `None` if it is too big, or a misfit pull does not concern it.
-fn amount_to_move(env: &LbEnv<'_>, p: &TaskView<'_>, least_load: u64) -> Option<i64> {
+/// What moving the task takes off the imbalance; `None` if it is too big, or a misfit pull does not concern it. Every task
+/// counts with a load of at least `least_load`.
+pub(super) fn amount_to_move(env: &LbEnv<'_>, p: &TaskView<'_>, least_load: u64) -> Option<i64> {
     match env.migration_type {
         MigrationType::Load => {
             let load = p.load.max(least_load).cast_signed();
@@ -515,74 +359,24 @@ fn amount_to_move(env: &LbEnv<'_>, p: &TaskView<'_>, least_load: u64) -> Option<
     }
 }
 
-/// kernel/sched/fair.c, v5.5, can_migrate_task().
-fn can_migrate_task(env: &mut LbEnv<'_>, p: &TaskView<'_>) -> bool {
-    if p.throttled {
-        env.scan.refused.throttled += 1;
-        return false;
-    }
-    if !p.may_run_on(env.dst_cpu) {
-        env.scan.refused.affinity += 1;
-        env.scan.some_pinned = true;
-        if env.idle != CpuIdleType::NewlyIdle && !env.scan.dst_pinned {
-            let mut group = env.group(0).span.iter();
-            if let Some(cpu) = group.find(|&cpu| env.may_use(cpu) && p.may_run_on(cpu)) {
-                env.scan.dst_pinned = true;
-                env.scan.new_dst_cpu = cpu;
-            }
-        }
-        return false;
-    }
-    env.scan.all_pinned = false;
-    if p.running {
-        env.scan.refused.running += 1;
-        return false;
-    }
-    let hot = migrate_degrades_locality(env, p).unwrap_or_else(|| task_hot(env, p));
-    if hot && env.nr_balance_failed <= env.sd.cache_nice_tries {
-        env.scan.refused.hot += 1;
-        return false;
-    }
-    env.scan.nr_hot_gained += u32::from(hot);
-    true
-}
-
-/// kernel/sched/fair.c, v5.5, migrate_degrades_locality(); `None` = no opinion.
-fn migrate_degrades_locality(env: &LbEnv<'_>, p: &TaskView<'_>) -> Option<bool> {
-    let numa = p.numa.filter(|_| env.system.numa_balancing && env.sd.flags.has(SdFlags::NUMA))?;
-    let (src_node, dst_node) = (env.node_of[env.src_cpu], env.node_of[env.dst_cpu]);
-    if src_node == dst_node {
-        return None;
-    }
-    if numa.preferred_node == Some(src_node) {
-        return (env.scan.src_nr_running > env.scan.src_nr_preferred_running).then_some(true);
-    }
-    if numa.preferred_node == Some(dst_node) {
-        return Some(false);
-    }
-    // An idle CPU wastes more than a remote access.
-    if env.idle == CpuIdleType::Idle {
-        return None;
-    }
-    Some(numa.dst_weight < numa.src_weight)
-}
-
-/// kernel/sched/fair.c, v5.5, task_hot().
-fn task_hot(env: &LbEnv<'_>, p: &TaskView<'_>) -> bool {
-    if p.idle_policy {
-        return false;
-    }
-    if env.rqs.nr_running[env.dst_cpu] != 0 && (p.next_buddy || p.last_buddy) {
-        return true;
-    }
-    match env.system.migration_cost_ns {
-        -1 => true,
-        cost_ns => p.age_ns < cost_ns,
-    }
-}
-
 /// kernel/sched/fair.c, v5.5, find_idlest_group().
 fn find_idlest_group(env: &mut IdlestEnv<'_>) -> Option<usize> {
+    // Memory stays near as long as a CPU idles here.
+    idlest_group(env, |sgs, idlest| sgs.idle_cpus > idlest.idle_cpus, |_, local, _| local.idle_cpus != 0)
+}
+
+/// Whether the first group is idler than the second, both having capacity to spare.
+type IdlerWithSpare = fn(&SgLbStats, &SgLbStats) -> bool;
+
+/// Whether a task stays on its node (first statistics) rather than goes to another, both having capacity to spare.
+type StaysNearMemory = fn(&IdlestEnv<'_>, &SgLbStats, &SgLbStats) -> bool;
+
+/// find_idlest_group() with the rules for groups that have capacity to spare.
+pub(super) fn idlest_group(
+    env: &mut IdlestEnv<'_>,
+    idler_with_spare: IdlerWithSpare,
+    stays_near_memory: StaysNearMemory,
+) -> Option<usize> {
     let allowed = env.task.allowed;
     let mut idlest: Option<usize> = None;
     let mut idlest_sgs = SgLbStats {
@@ -598,20 +392,26 @@ fn find_idlest_group(env: &mut IdlestEnv<'_>) -> Option<usize> {
         }
         let sgs = (env.view.kernel.wakeup.update_sg_wakeup_stats.f)(env, index);
         env.stats.push(Some(sgs));
-        if index != 0 && update_pick_idlest(env, idlest, &idlest_sgs, index, &sgs) {
+        if index != 0 && update_pick_idlest(env, idlest, &idlest_sgs, index, &sgs, idler_with_spare) {
             idlest = Some(index);
             idlest_sgs = sgs;
         }
     }
     let best = idlest?;
     match &env.stats[0] {
-        Some(local_sgs) if stays_local(env, local_sgs, best, &idlest_sgs) => None,
+        Some(local_sgs) if stays_local(env, local_sgs, best, &idlest_sgs, stays_near_memory) => None,
         _ => Some(best),
     }
 }
 
 /// Whether the local group serves the task as well as the idlest one.
-fn stays_local(env: &IdlestEnv<'_>, local_sgs: &SgLbStats, idlest: usize, idlest_sgs: &SgLbStats) -> bool {
+fn stays_local(
+    env: &IdlestEnv<'_>,
+    local_sgs: &SgLbStats,
+    idlest: usize,
+    idlest_sgs: &SgLbStats,
+    stays_near_memory: StaysNearMemory,
+) -> bool {
     if local_sgs.group_type != idlest_sgs.group_type {
         return local_sgs.group_type < idlest_sgs.group_type;
     }
@@ -625,7 +425,7 @@ fn stays_local(env: &IdlestEnv<'_>, local_sgs: &SgLbStats, idlest: usize, idlest
                 || idlest >= local.wrapping_add(imbalance)
                 || local.wrapping_mul(100) <= idlest.wrapping_mul(pct)
         }
-        GroupType::Imbalanced | GroupType::AsymPacking | GroupType::SmtBalance => true,
+        GroupType::Imbalanced | GroupType::AsymPacking | GroupType::SmtBalance | GroupType::Other => true,
         GroupType::MisfitTask => env.group(0).max_capacity >= env.group(idlest).max_capacity,
         GroupType::HasSpare => {
             if numa {
@@ -637,8 +437,7 @@ fn stays_local(env: &IdlestEnv<'_>, local_sgs: &SgLbStats, idlest: usize, idlest
                 if idlest_cpu.and_then(node_of).is_some_and(|node| Some(node) == env.task.preferred_node) {
                     return false;
                 }
-                // Memory stays near as long as a CPU idles here.
-                if local_sgs.idle_cpus != 0 {
+                if stays_near_memory(env, local_sgs, idlest_sgs) {
                     return true;
                 }
             }
@@ -654,17 +453,18 @@ fn update_pick_idlest(
     idlest_sgs: &SgLbStats,
     index: usize,
     sgs: &SgLbStats,
+    idler_with_spare: IdlerWithSpare,
 ) -> bool {
     if sgs.group_type != idlest_sgs.group_type {
         return sgs.group_type < idlest_sgs.group_type;
     }
     match sgs.group_type {
         GroupType::Overloaded | GroupType::FullyBusy => sgs.avg_load < idlest_sgs.avg_load,
-        GroupType::Imbalanced | GroupType::AsymPacking | GroupType::SmtBalance => false,
+        GroupType::Imbalanced | GroupType::AsymPacking | GroupType::SmtBalance | GroupType::Other => false,
         GroupType::MisfitTask => {
             idlest.is_none_or(|best| env.group(index).max_capacity > env.group(best).max_capacity)
         }
-        GroupType::HasSpare => sgs.idle_cpus > idlest_sgs.idle_cpus,
+        GroupType::HasSpare => idler_with_spare(sgs, idlest_sgs),
     }
 }
 
@@ -723,63 +523,4 @@ pub(super) fn classify_wakeup_sums(env: &IdlestEnv<'_>, index: usize, sgs: &mut 
     sgs.group_capacity = group.capacity;
     let imbalanced = env.view.sgc_imbalance[group.sgc];
     sgs.group_type = (kernel.balance.group_classify.f)(kernel, env.sd.imbalance_pct, imbalanced, sgs);
-}
-
-/// kernel/sched/fair.c, v5.5, wake_affine().
-fn wake_affine(env: &WakeAffineEnv<'_>) -> WakeTarget {
-    let wakeup = &env.kernel.wakeup;
-    (wakeup.wake_affine_idle.f)(env)
-        .or_else(|| (wakeup.wake_affine_weight.f)(env))
-        .unwrap_or(WakeTarget::Prev)
-}
-
-/// kernel/sched/fair.c, v5.5, wake_affine_idle().
-fn wake_affine_idle(env: &WakeAffineEnv<'_>) -> Option<WakeTarget> {
-    if env.this.idle && env.share_cache {
-        return Some(if env.prev.idle { WakeTarget::Prev } else { WakeTarget::This });
-    }
-    // The waker is alone and about to sleep: its CPU will be free at once.
-    (env.sync && env.this.nr_running == 1).then_some(WakeTarget::This)
-}
-
-/// kernel/sched/fair.c, v5.5, wake_affine_weight().
-fn wake_affine_weight(env: &WakeAffineEnv<'_>) -> Option<WakeTarget> {
-    let signed = u64::cast_signed;
-    let mut this_load = signed(env.this.load);
-    if env.sync {
-        let current_load = signed(env.waker_load);
-        if current_load > this_load {
-            return Some(WakeTarget::This);
-        }
-        this_load -= current_load;
-    }
-    let task_load = signed(env.wakee_load);
-    let bias = 100 + i64::from(env.imbalance_pct.saturating_sub(100)) / 2;
-    let this_eff_load = (this_load + task_load).wrapping_mul(100).wrapping_mul(signed(env.prev.capacity));
-    let prev_eff_load = (signed(env.prev.load) - task_load)
-        .wrapping_mul(bias)
-        .wrapping_mul(signed(env.this.capacity))
-        .wrapping_add(i64::from(env.sync));
-    (this_eff_load < prev_eff_load).then_some(WakeTarget::This)
-}
-
-/// kernel/sched/fair.c, v5.5, wake_wide().
-fn wake_wide(waker_flips: u32, wakee_flips: u32, llc_size: u32) -> bool {
-    let (slave, master) = (waker_flips.min(wakee_flips), waker_flips.max(wakee_flips));
-    slave >= llc_size && u64::from(master) >= u64::from(slave) * u64::from(llc_size)
-}
-
-/// kernel/sched/fair.c, v5.5, fits_capacity(): there is a fifth of room left.
-pub(super) fn fits_capacity(value: u64, capacity: u64) -> bool {
-    value * 1280 < capacity * 1024
-}
-
-/// Load of a group over its capacity.
-pub(super) fn avg_load(sgs: &SgLbStats) -> u64 {
-    sgs.group_load * SCHED_CAPACITY_SCALE / sgs.group_capacity
-}
-
-/// Load of the domain over its capacity.
-fn domain_avg_load(sds: &SdLbStats) -> u64 {
-    sds.total_load * SCHED_CAPACITY_SCALE / sds.total_capacity
 }

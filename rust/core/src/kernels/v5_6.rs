@@ -6,8 +6,9 @@
 //!   their shared cache to the balancer.
 //! * `update_sg_wakeup_stats`: the weight of the group, which v5.5 forgot, so that groups with fewer tasks than CPUs have
 //!   capacity.
+//! * `balance_rules`: a CPU with SCHED_IDLE tasks only balances as often as an idle one.
 
-use super::env::{IdlestEnv, LbEnv, SdLbStats, SgLbStats};
+use super::env::{BalanceRules, IdlestEnv, LbEnv, SdLbStats, SgLbStats};
 use super::{Balance, Kernel, Wakeup, v5_5};
 use crate::slot;
 
@@ -17,6 +18,7 @@ pub const KERNEL: Kernel = Kernel {
     source: "kernel/sched/fair.c of Linux 5.6.4",
     summary: "v5.5 with repairs: ties between groups go by number of tasks, a small NUMA imbalance is tolerated.",
     balance: Balance {
+        balance_rules: slot!(balance_rules),
         update_sd_pick_busiest: slot!(update_sd_pick_busiest),
         adjust_numa_imbalance: slot!(adjust_numa_imbalance),
         ..v5_5::KERNEL.balance
@@ -24,6 +26,11 @@ pub const KERNEL: Kernel = Kernel {
     wakeup: Wakeup { update_sg_wakeup_stats: slot!(update_sg_wakeup_stats), ..v5_5::KERNEL.wakeup },
     ..v5_5::KERNEL
 };
+
+/// kernel/sched/fair.c, v5.6, rebalance_domains().
+fn balance_rules() -> BalanceRules {
+    BalanceRules { sched_idle_is_busy: false, ..(v5_5::KERNEL.balance.balance_rules.f)() }
+}
 
 /// Tasks on a node that are left together: a pair that communicates.
 const NUMA_IMBALANCE_MIN: u32 = 2;

@@ -4,17 +4,18 @@
 //! * `calculate_imbalance`: a fully busy local group that is above the busiest one pulls nothing (5.7.y), where the
 //!   unsigned difference used to wrap round.
 //! * `find_busiest_queue`: utilization is pulled only from CPUs with more than one task.
+//! * `wake_cap` is gone, since
 //! * `select_idle_sibling`: a machine of asymmetric capacity looks for an idle CPU that fits the task.
 //! * `update_sg_wakeup_stats`: the average load of busy groups, which earlier kernels left at 0.
 //! * `detach_tasks`: a task counts with a load of at least 1 (5.7.y); tasks of a group without a share otherwise all
 //!   move at once.
 //! * NUMA placement, [reconciled](super::numa::v5_7) with load balancing.
 
-use super::env::{GroupType, IdlestEnv, LbEnv, MigrationType, SdLbStats, SgLbStats, SrcQueue};
+use super::env::{GroupType, IdlestEnv, LbEnv, MigrationType, SdLbStats, SgLbStats, SrcQueue, WakeCapEnv};
 use super::numa;
 use super::patches::runnable_avg;
 use super::sis::select_idle_sibling_asym;
-use super::{Balance, Kernel, Wakeup, v5_5};
+use super::{Balance, Kernel, Wakeup, v5_4, v5_5};
 use crate::slot;
 
 /// The generation.
@@ -30,6 +31,7 @@ pub const KERNEL: Kernel = Kernel {
     },
     wakeup: Wakeup {
         update_sg_wakeup_stats: slot!(update_sg_wakeup_stats),
+        wake_cap: slot!(wake_cap),
         select_idle_sibling: slot!(select_idle_sibling_asym),
         ..runnable_avg::KERNEL.wakeup
     },
@@ -56,16 +58,26 @@ fn find_busiest_queue(env: &LbEnv<'_>, index: usize) -> Option<usize> {
 
 /// kernel/sched/fair.c, v5.7.14, detach_tasks().
 fn detach_tasks(env: &mut LbEnv<'_>, queue: &mut dyn SrcQueue) -> u32 {
-    v5_5::detach_with_least_load(env, queue, 1)
+    v5_4::detach_by(env, queue, |env, p| v5_5::amount_to_move(env, p, 1))
 }
 
 /// kernel/sched/fair.c, v5.7, update_sg_wakeup_stats().
 fn update_sg_wakeup_stats(env: &IdlestEnv<'_>, index: usize) -> SgLbStats {
     let mut sgs = runnable_avg::sum_without_task(env, index);
-    sgs.group_weight = env.group(index).weight;
-    v5_5::classify_wakeup_sums(env, index, &mut sgs);
-    if matches!(sgs.group_type, GroupType::FullyBusy | GroupType::Overloaded) {
-        sgs.avg_load = v5_5::avg_load(&sgs);
-    }
+    finish_wakeup_stats(env, index, &mut sgs);
     sgs
+}
+
+/// The end of update_sg_wakeup_stats(), from the sums on.
+pub(super) fn finish_wakeup_stats(env: &IdlestEnv<'_>, index: usize, sgs: &mut SgLbStats) {
+    sgs.group_weight = env.group(index).weight;
+    v5_5::classify_wakeup_sums(env, index, sgs);
+    if matches!(sgs.group_type, GroupType::FullyBusy | GroupType::Overloaded) {
+        sgs.avg_load = v5_4::avg_load(sgs);
+    }
+}
+
+/// kernel/sched/fair.c, v5.7: the waker's CPU attracts a task whatever its capacity.
+fn wake_cap(_env: &WakeCapEnv) -> bool {
+    false
 }

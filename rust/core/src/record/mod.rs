@@ -1,5 +1,9 @@
 //! What a run remembers: counters and time integrals, as streaming sums.
 
+pub mod trace;
+
+pub use trace::{TaskTraceState, Trace, TraceEvent};
+
 use crate::kernels::env::{CpuIdleType, SgLbStats};
 use crate::kernels::sis::PlacementRule;
 use crate::sim::balance::idle_index;
@@ -8,7 +12,7 @@ use crate::topology::{SchedDomain, SchedDomains};
 /// Numbers of running tasks that the classification tells apart: 0, 1, 2, 3, 4 and more.
 pub const NR_BUCKETS: usize = 5;
 /// Classes of groups (`enum group_type`).
-pub const NR_GROUP_TYPES: usize = 7;
+pub const NR_GROUP_TYPES: usize = 8;
 
 /// Declares the scalar metrics: a counter each in [`Record`], a row each in [`METRIC_TABLE`].
 macro_rules! metrics {
@@ -38,6 +42,8 @@ metrics! {
     simulated_ns "ns",
     /// Messages read.
     messages "count",
+    /// Times that all tasks of a barrier have met.
+    rounds "count",
     /// Context switches from one task to another, or between a task and idle.
     context_switches "count",
     /// Tasks forked.
@@ -211,6 +217,8 @@ impl DomainCounters {
 /// Everything that one run remembers.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
+    /// What ran where, if asked for.
+    pub trace: Option<Trace>,
     /// Scalar metrics.
     pub metrics: Metrics,
     /// By level name, class and number of running tasks: how often a balance pass saw a group so.
@@ -267,6 +275,7 @@ impl Record {
             .map(|hierarchy| level_names_of(hierarchy).iter().map(index_of).collect())
             .collect();
         Self {
+            trace: None,
             metrics: Metrics::default(),
             classification: vec![[[0; NR_BUCKETS]; NR_GROUP_TYPES]; names.len()],
             cpus: vec![CpuCounters::default(); domains.nr_cpus],
@@ -280,6 +289,14 @@ impl Record {
             integrated_ns: now,
             idle_cpus: nr_online,
             waiting_tasks: 0,
+        }
+    }
+
+    /// A task's state changed.
+    #[inline]
+    pub fn task_state(&mut self, time_ns: u64, task: u32, cpu: usize, state: TaskTraceState) {
+        if let Some(trace) = &mut self.trace {
+            trace.events.push(TraceEvent { time_ns, task, cpu: cpu as u16, state });
         }
     }
 

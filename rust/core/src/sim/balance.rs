@@ -1,18 +1,23 @@
 //! Load balancing: the skeleton around the kernels' decisions.
 //!
 //! Periodic balance on ticks, newidle balance, balance on behalf of tickless idle CPUs, and the push of a running task.
-//! kernel/sched/fair.c of v5.5 to v5.7: load_balance(), rebalance_domains(), newidle_balance(), nohz_idle_balance(),
-//! active_load_balance_cpu_stop().
+//! kernel/sched/fair.c: load_balance(), rebalance_domains(), newidle_balance(), nohz_idle_balance(),
+//! active_load_balance_cpu_stop(). Where generations differ, [`BalanceRules`](crate::kernels::env::BalanceRules) say how.
 
 use super::Sim;
 use super::fair::{Why, list_push_head, list_remove};
 use super::rq::{Interrupt, NO_TASK, Task, TaskId};
 use crate::cpumask::CpuMask;
-use crate::kernels::env::{CpuIdleType, LbEnv, LbView, SrcQueue, TaskRef, TaskScan, TaskView};
+use crate::kernels::env::{
+    CpuIdleType, GroupType, LbEnv, LbView, MigrationType, SrcQueue, TaskRef, TaskScan, TaskView,
+};
 use crate::topology::SdFlags;
 
 /// Longest interval while all tasks are pinned, ms (`MAX_PINNED_INTERVAL`).
 const MAX_PINNED_INTERVAL_MS: u64 = 512;
+
+/// Attempts at newidle balance over which the share of successes is counted.
+pub(super) const NEWIDLE_CALLS: u32 = 1024;
 
 /// What changes of a domain while a run goes on: the dynamic half of `struct sched_domain`.
 #[derive(Clone, Debug)]
@@ -27,6 +32,25 @@ pub struct SdState {
     pub max_newidle_lb_cost: u64,
     /// `next_decay_max_lb_cost`, jiffies.
     pub next_decay_max_lb_cost: u64,
+    /// `newidle_call`: attempts at newidle balance, halved when they are counted.
+    pub newidle_call: u32,
+    /// `newidle_success`: those that pulled something.
+    pub newidle_success: u32,
+    /// `newidle_ratio`: successes in [`NEWIDLE_CALLS`] attempts, when last counted.
+    pub newidle_ratio: u32,
+}
+
+impl SdState {
+    /// update_newidle_stats(): an attempt, and what success it counts for.
+    fn note_newidle(&mut self, success: u32) {
+        self.newidle_call += 1;
+        self.newidle_success += success;
+        if self.newidle_call >= NEWIDLE_CALLS {
+            self.newidle_ratio = self.newidle_success;
+            self.newidle_call /= 2;
+            self.newidle_success /= 2;
+        }
+    }
 }
 
 /// The tickless idle CPUs (`nohz` of fair.c).
@@ -119,29 +143,40 @@ impl Sim<'_> {
     /// get_sd_balance_interval(), jiffies.
     fn sd_balance_interval(&self, cpu: usize, level: usize, idle: CpuIdleType) -> u64 {
         let hz = u64::from(self.tunables.hz);
-        let busy = idle != CpuIdleType::Idle && !self.stats.sched_idle[cpu];
+        let rules = &self.balance_rules;
+        let busy = idle != CpuIdleType::Idle && (rules.sched_idle_is_busy || !self.stats.sched_idle[cpu]);
         let mut interval_ms = self.sds[cpu][level].balance_interval_ms;
         if busy {
             interval_ms *= u64::from(self.topo.per_cpu[cpu][level].busy_factor);
         }
         // msecs_to_jiffies() rounds up; max_load_balance_interval is a tenth of a second a CPU.
         let max = (hz * self.nr_online_cpus / 10).max(1);
-        (interval_ms * hz).div_ceil(1000).clamp(1, max)
+        let shortened_by = if busy { rules.busy_interval_shortened_by } else { 0 };
+        (interval_ms * hz).div_ceil(1000).saturating_sub(shortened_by).clamp(1, max)
     }
 
     /// newidle_balance(): before the CPU goes idle, tries to find it work. True if it has some now.
     pub(super) fn newidle_balance(&mut self, cpu: usize) -> bool {
         let topo = self.topo;
-        let migration_cost = self.tunables.migration_cost_ns;
         self.rqs[cpu].idle_stamp = self.rqs[cpu].clock;
         if topo.per_cpu[cpu].is_empty() {
             return false;
         }
-        let mut next_balance = self.jiffies() + u64::from(self.tunables.hz);
+        let (jiffies, hz) = (self.jiffies(), u64::from(self.tunables.hz));
+        let mut next_balance = jiffies + hz;
         let mut pulled = 0;
-        if (self.rqs[cpu].avg_idle as i64) < migration_cost || !self.overload {
+        let rules = self.balance_rules;
+        let avg_idle = self.rqs[cpu].avg_idle;
+        let too_short = if rules.newidle_needs_migration_cost {
+            (avg_idle as i64) < self.tunables.migration_cost_ns
+        } else {
+            avg_idle < self.sds[cpu][0].max_newidle_lb_cost
+        };
+        if too_short || !self.overload {
             self.update_next_balance(cpu, 0, &mut next_balance);
-            self.nohz_newidle_balance(cpu);
+            if !rules.ages_tickless_after_newidle {
+                self.nohz_newidle_balance(cpu);
+            }
         } else {
             self.update_blocked_averages(cpu);
             let mut curr_cost = 0;
@@ -152,15 +187,27 @@ impl Sim<'_> {
                     break;
                 }
                 if topo.per_cpu[cpu][level].flags.has(SdFlags::BALANCE_NEWIDLE) {
+                    let roll = self.newidle_dice.below(u64::from(NEWIDLE_CALLS)) as u32;
+                    let ratio = self.sds[cpu][level].newidle_ratio;
+                    let Some(weight) = (self.kernel.balance.newidle_weight.f)(ratio, roll) else {
+                        self.sds[cpu][level].note_newidle(0);
+                        continue;
+                    };
                     let before = self.rqs[cpu].overhead_ns;
                     pulled = self.load_balance(cpu, level, CpuIdleType::NewlyIdle, &mut continue_balancing);
                     let domain_cost = self.rqs[cpu].overhead_ns - before;
                     let sd = &mut self.sds[cpu][level];
-                    sd.max_newidle_lb_cost = sd.max_newidle_lb_cost.max(domain_cost);
+                    sd.note_newidle(if pulled > 0 { weight } else { 0 });
+                    if domain_cost > sd.max_newidle_lb_cost {
+                        sd.max_newidle_lb_cost = domain_cost;
+                        if rules.raised_cost_delays_decay {
+                            sd.next_decay_max_lb_cost = jiffies + hz;
+                        }
+                    }
                     curr_cost += domain_cost;
                 }
                 self.update_next_balance(cpu, level, &mut next_balance);
-                if pulled > 0 || self.rqs[cpu].cfs.nr_running > 0 {
+                if pulled > 0 || self.rqs[cpu].cfs.nr_running > 0 || !continue_balancing {
                     break;
                 }
             }
@@ -172,6 +219,8 @@ impl Sim<'_> {
         let found = pulled > 0 || rq.cfs.nr_running > 0;
         if found {
             rq.idle_stamp = 0;
+        } else if rules.ages_tickless_after_newidle {
+            self.nohz_newidle_balance(cpu);
         }
         found
     }
@@ -195,6 +244,8 @@ impl Sim<'_> {
         let mut excluded: Option<CpuMask> = None;
         let mut ld_moved = 0;
         let mut all_pinned = false;
+        // Whether a failure of this pass counts.
+        let mut counts = idle != CpuIdleType::NewlyIdle;
         let outcome = loop {
             // One try: choose a group and a CPU in it, pull.
             self.refresh_nohz_stats(cpu, level, idle);
@@ -223,6 +274,8 @@ impl Sim<'_> {
             self.record.domain(cpu, level).lb_imbalance[idle_index(idle)] += env.imbalance as u64;
             env.src_cpu = source;
             all_pinned = false;
+            counts = idle != CpuIdleType::NewlyIdle
+                && (self.balance_rules.misfit_failure_counts || env.migration_type != MigrationType::Misfit);
             if self.rqs[source].cfs.nr_running > 1 {
                 env.scan = TaskScan {
                     loop_max: self.tunables.nr_migrate.min(self.rqs[source].cfs.nr_running),
@@ -250,7 +303,7 @@ impl Sim<'_> {
                 break Outcome::Done;
             }
             self.record.domain(cpu, level).lb_failed[idle_index(idle)] += 1;
-            if idle != CpuIdleType::NewlyIdle {
+            if counts {
                 self.sds[cpu][level].nr_balance_failed += 1;
             }
             break self.consider_active_balance(cpu, level, idle, &excluded, &env);
@@ -258,7 +311,8 @@ impl Sim<'_> {
         let pass_cost = self.cost.balance_pass_ns
             + u64::from(sd.span_weight) * self.cost.balance_cpu_ns
             + u64::from(ld_moved) * self.cost.balance_move_ns;
-        self.rqs[cpu].overhead_ns += pass_cost;
+        // Whoever balances pays, also on behalf of a tickless CPU.
+        self.rqs[self.this_cpu].overhead_ns += pass_cost;
         if outcome == Outcome::Done {
             return ld_moved;
         }
@@ -271,7 +325,7 @@ impl Sim<'_> {
         }
         let pinned = outcome == Outcome::OnePinned || all_pinned;
         let state = &mut self.sds[cpu][level];
-        if idle != CpuIdleType::NewlyIdle
+        if counts
             && (pinned && state.balance_interval_ms < MAX_PINNED_INTERVAL_MS
                 || state.balance_interval_ms < sd.max_interval_ms)
         {
@@ -315,6 +369,10 @@ impl Sim<'_> {
                 (env.kernel.balance.detach_tasks.f)(&mut env, &mut queue);
                 *pass = PassState::of(&env);
             }
+            for &task in &detached {
+                // The scan took it off the list already; dequeue_task() expects it there.
+                self.list_push_head(pass.src_cpu, task);
+            }
             self.move_tasks(pass.src_cpu, pass.dst_cpu, &detached);
             self.record.pulled(cpu, level, idle, detached.len() as u64);
             moved += detached.len() as u32;
@@ -339,10 +397,8 @@ impl Sim<'_> {
     }
 
     /// detach_task() and attach_task() for each task that a pull took.
-    fn move_tasks(&mut self, src: usize, dst: usize, tasks: &[TaskId]) {
+    pub(super) fn move_tasks(&mut self, src: usize, dst: usize, tasks: &[TaskId]) {
         for &task in tasks {
-            // The scan took it off the list already; dequeue_task() expects it there.
-            self.list_push_head(src, task);
             self.detach_task(src, dst, task);
         }
         if !tasks.is_empty() {
@@ -396,8 +452,10 @@ impl Sim<'_> {
                 kicked = true;
                 self.send_interrupt(source, Interrupt::ActiveBalance);
             }
-            // The next pull may take cache-hot tasks.
-            self.sds[cpu][level].nr_balance_failed = sd.cache_nice_tries + 1;
+            if self.balance_rules.active_balance_raises_failures {
+                // The next pull may take cache-hot tasks.
+                self.sds[cpu][level].nr_balance_failed = sd.cache_nice_tries + 1;
+            }
         }
         let state = &mut self.sds[cpu][level];
         if !kicked || voluntary {
@@ -436,6 +494,7 @@ impl Sim<'_> {
             let mut env = lb_env!(self, sd, target, level, CpuIdleType::Idle, none);
             env.src_cpu = cpu;
             env.scan.dst_pinned = true;
+            env.scan.active_lb = true;
             // detach_one_task(): the first from the tail that may go.
             let mut candidate = queue.tail();
             let found = loop {
@@ -467,6 +526,9 @@ impl Sim<'_> {
     fn after_group_statistics(&mut self, cpu: usize, level: usize, is_root: bool, pass: &PassState) {
         if is_root {
             self.overload = pass.overload;
+        }
+        if let Some(nr_idle_scan) = pass.nr_idle_scan {
+            self.nr_idle_scan[self.topo.llc_id[cpu]] = nr_idle_scan;
         }
         for stats in &self.sg_stats {
             self.record.classification(cpu, level, stats);
@@ -636,7 +698,8 @@ impl Sim<'_> {
 
     /// LBF_NOHZ_STATS: a newidle pass first ages the tickless CPUs that it will look at.
     fn refresh_nohz_stats(&mut self, cpu: usize, level: usize, idle: CpuIdleType) {
-        if idle != CpuIdleType::NewlyIdle || !self.nohz.has_blocked {
+        let ages = self.balance_rules.newidle_ages_tickless;
+        if !ages || idle != CpuIdleType::NewlyIdle || !self.nohz.has_blocked {
             return;
         }
         let topo = self.topo;
@@ -669,8 +732,10 @@ struct PassState {
     dst_cpu: usize,
     src_cpu: usize,
     imbalance: i64,
-    migration_type: crate::kernels::env::MigrationType,
+    migration_type: MigrationType,
     fbq_type: crate::kernels::env::FbqType,
+    src_grp_type: GroupType,
+    nr_idle_scan: Option<u32>,
     overload: bool,
     scan: TaskScan,
 }
@@ -683,6 +748,8 @@ impl PassState {
             imbalance: env.imbalance,
             migration_type: env.migration_type,
             fbq_type: env.fbq_type,
+            src_grp_type: env.src_grp_type,
+            nr_idle_scan: env.nr_idle_scan,
             overload: env.overload,
             scan: env.scan,
         }
@@ -693,6 +760,7 @@ impl PassState {
         env.imbalance = self.imbalance;
         env.migration_type = self.migration_type;
         env.fbq_type = self.fbq_type;
+        env.src_grp_type = self.src_grp_type;
         env.scan = self.scan;
     }
 }

@@ -1,4 +1,4 @@
-//! Pipes and AF_UNIX stream sockets: how much fits, who sleeps, who is woken.
+//! Pipes and AF_UNIX stream sockets: how much fits, who sleeps, who is woken. And barriers.
 
 use std::collections::VecDeque;
 
@@ -20,6 +20,15 @@ pub enum ChannelKind {
     Pipe,
     /// A connected pair of AF_UNIX stream sockets: net/unix/af_unix.c, one buffer a message.
     Socket,
+}
+
+/// A meeting point of a fixed number of tasks.
+#[derive(Clone, Debug)]
+pub struct Barrier {
+    /// How many meet.
+    pub size: u32,
+    /// Who has come.
+    pub waiting: Vec<TaskId>,
 }
 
 /// A one-way channel of equal messages.

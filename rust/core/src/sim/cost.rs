@@ -89,12 +89,12 @@ cost_model! {
     transfer_node_ns: 200,
     /// The same from another node.
     transfer_remote_ns: 400,
-    /// First run after a move to another core of the same LLC: private caches refilled.
-    refill_llc_ns: 1_000,
-    /// The same after a move to another LLC of the node.
-    refill_node_ns: 3_000,
+    /// First run after a move to another core of the same LLC: a KiB of the task's footprint comes from the shared cache.
+    refill_llc_kib_ns: 64,
+    /// The same after a move to another LLC of the node: it comes from memory or from the other cache.
+    refill_node_kib_ns: 190,
     /// The same after a move to another node.
-    refill_remote_ns: 6_000,
+    refill_remote_kib_ns: 380,
     /// Speed of a hardware thread while one sibling is busy.
     smt2_speed_permille: 620,
     /// Speed of a hardware thread while two siblings are busy.
@@ -108,6 +108,16 @@ cost_model! {
 }
 
 impl CostModel {
+    /// Speed of a hardware thread with so many busy siblings, per mille.
+    pub fn busy_thread_permille(&self, busy_siblings: usize) -> u64 {
+        match busy_siblings {
+            0 => 1000,
+            1 => self.smt2_speed_permille,
+            2 => self.smt3_speed_permille,
+            _ => self.smt4_speed_permille,
+        }
+    }
+
     /// Checks the ranges that the engine relies on.
     pub fn validate(&self) -> Result<()> {
         for (name, value) in self.values() {

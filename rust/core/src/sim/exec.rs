@@ -1,8 +1,10 @@
 //! The interpreter of programs: what a step costs, what it does when it is done, when a task sleeps.
 
+use std::cmp::Reverse;
+
 use super::Sim;
 use super::channel::{ChannelKind, Wakes};
-use super::program::{ChannelId, Op, Phase};
+use super::program::{ChannelId, HOG_NS, Op, Phase};
 use super::rq::{TaskId, TaskState};
 
 /// What becomes of the running task after a step.
@@ -45,6 +47,16 @@ impl Sim<'_> {
                 let ended = self.zombies > 0;
                 if ended { (Phase::Work, self.cost.reap_ns) } else { (Phase::Look, self.cost.poll_ns) }
             }
+            Op::Compute { ns, spread_permille } => {
+                let task = &mut self.tasks[task as usize];
+                task.program.phase = Phase::Work;
+                return if spread_permille == 0 {
+                    ns
+                } else {
+                    task.rng.jitter(ns, u64::from(spread_permille))
+                };
+            }
+            Op::Sleep { .. } | Op::WaitStart | Op::Jump { .. } | Op::Barrier { .. } => (Phase::Work, 0),
             Op::ClockStart | Op::ClockStop => (Phase::Work, 0),
             Op::Exit => {
                 (Phase::Work, if self.threads { self.cost.thread_exit_ns } else { self.cost.exit_ns })
@@ -105,12 +117,9 @@ impl Sim<'_> {
                 }
                 self.next_op(task);
             }
-            (Phase::Look, Op::Reap { .. }) => {
-                if self.zombies == 0 {
-                    self.tasks[task as usize].program.phase = Phase::Begin;
-                    self.reaper_sleeps = true;
-                    return Next::Sleep;
-                }
+            (Phase::Look, Op::Reap { .. }) if self.zombies == 0 => {
+                self.reaper_sleeps = true;
+                return Next::Sleep;
             }
             (Phase::Work, Op::Write { first, count, rounds }) => {
                 let id = first + program.step;
@@ -147,27 +156,47 @@ impl Sim<'_> {
                     }
                 }
             }
-            (Phase::Work, Op::Read { channel: id, messages }) => {
-                if !self.channels[id as usize].is_empty() {
-                    let wakes = self.channels[id as usize].take(program.slept);
-                    // Messages of the start-up do not count.
-                    self.record.metrics.messages += i64::from(self.record.is_timing());
-                    self.wake_channel(cpu, task, id, wakes);
-                    let program = &mut self.tasks[task as usize].program;
-                    program.slept = false;
-                    program.done += 1;
-                    if program.done == messages {
-                        self.next_op(task);
-                    }
+            (Phase::Work, Op::Read { channel: id, messages }) if !self.channels[id as usize].is_empty() => {
+                let wakes = self.channels[id as usize].take(program.slept);
+                // Messages of the start-up do not count.
+                self.record.metrics.messages += i64::from(self.record.is_timing());
+                self.wake_channel(cpu, task, id, wakes);
+                let program = &mut self.tasks[task as usize].program;
+                program.slept = false;
+                program.done += 1;
+                if program.done == messages {
+                    self.next_op(task);
                 }
             }
-            (Phase::Work, Op::Fork { first, count }) => {
+            (Phase::Work, Op::Fork { first, count, gap_ns }) => {
                 self.wake_up_new_task(cpu, task, first + program.done);
                 let program = &mut self.tasks[task as usize].program;
                 program.done += 1;
                 if program.done == count {
                     self.next_op(task);
+                } else if gap_ns > 0 {
+                    return self.sleep_until(task, self.now + gap_ns);
                 }
+            }
+            (Phase::Work, Op::Compute { .. }) => self.next_op(task),
+            (Phase::Work, Op::Sleep { ns, spread_permille }) => {
+                self.next_op(task);
+                let ns = self.tasks[task as usize].rng.jitter(ns, u64::from(spread_permille));
+                return self.sleep_until(task, self.now + ns);
+            }
+            (Phase::Work, Op::WaitStart) => {
+                self.next_op(task);
+                let start = self.tasks[task as usize].start_ns;
+                if start > self.now {
+                    return self.sleep_until(task, start);
+                }
+            }
+            (Phase::Work, Op::Jump { to }) => {
+                self.next_op(task);
+                self.tasks[task as usize].program.at = to;
+            }
+            (Phase::Work, Op::Barrier { barrier, spin }) => {
+                return self.reach_barrier(cpu, task, barrier, spin);
             }
             (Phase::Work, Op::Reap { children }) => {
                 self.zombies -= 1;
@@ -195,11 +224,54 @@ impl Sim<'_> {
                 }
                 return Next::Exit;
             }
-            (Phase::Look, Op::Fork { .. } | Op::ClockStart | Op::ClockStop | Op::Exit)
-            | (Phase::Work, Op::Poll { .. })
-            | (Phase::Begin, _) => {}
+            // A spinner that was let go, or nothing to finish: the next look decides.
+            _ => {}
         }
         Next::Work(self.begin_step(cpu, task))
+    }
+
+    /// The task sleeps on a timer of the CPU that it is on.
+    fn sleep_until(&mut self, task: TaskId, time_ns: u64) -> Next {
+        self.timers.push(Reverse((time_ns, task)));
+        Next::Sleep
+    }
+
+    /// The task has come to a barrier: the last one lets all go.
+    fn reach_barrier(&mut self, cpu: usize, task: TaskId, barrier: u32, spin: bool) -> Next {
+        let at = &mut self.barriers[barrier as usize];
+        if at.waiting.len() as u32 + 1 < at.size {
+            at.waiting.push(task);
+            if spin {
+                self.tasks[task as usize].program.phase = Phase::Spin;
+                return Next::Work(HOG_NS);
+            }
+            self.next_op(task);
+            return Next::Sleep;
+        }
+        let mut waiting = std::mem::take(&mut at.waiting);
+        for waiter in waiting.drain(..) {
+            if spin {
+                self.stop_spinning(waiter);
+            } else {
+                self.try_to_wake_up(cpu, task, waiter, false);
+            }
+        }
+        self.barriers[barrier as usize].waiting = waiting;
+        self.record.metrics.rounds += 1;
+        self.next_op(task);
+        Next::Work(self.begin_step(cpu, task))
+    }
+
+    /// A spinning task sees what it waited for: at once if it runs, else when it runs again.
+    fn stop_spinning(&mut self, task: TaskId) {
+        self.next_op(task);
+        let cpu = usize::from(self.tasks[task as usize].cpu);
+        if self.rqs[cpu].curr == task {
+            self.rqs[cpu].step_end_ns = self.now;
+            self.arm(cpu);
+        } else {
+            self.tasks[task as usize].remaining_ns = 0;
+        }
     }
 
     /// The task's program goes on to its next operation.

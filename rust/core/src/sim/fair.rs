@@ -8,6 +8,7 @@ use super::timeline::vruntime_before;
 use crate::kernels::cfs::{QueueEnv, TickVerdict};
 use crate::load_weight::calc_delta_fair;
 use crate::pelt::{self, PeltForm};
+use crate::record::TaskTraceState;
 
 /// The queue's decisions' view of the simulation: borrows fields, so that others stay free.
 macro_rules! queue_env {
@@ -113,7 +114,8 @@ impl Sim<'_> {
     /// Copies the queue's signals to the arrays that balance decisions read.
     fn mirror_signals(&mut self, cpu: usize) {
         let cfs = &self.rqs[cpu].cfs;
-        self.stats.load[cpu] = cfs.avg.load_avg;
+        self.stats.load[cpu] = (self.kernel.signals.cpu_load.f)(&cfs.avg);
+        self.stats.load_avg[cpu] = cfs.avg.load_avg;
         self.stats.util[cpu] = self.cpu_util(cpu);
         if self.pelt_form == PeltForm::Modern {
             self.stats.runnable[cpu] = cfs.avg.runnable_avg;
@@ -183,6 +185,7 @@ impl Sim<'_> {
         if self.pelt_form == PeltForm::Old {
             let se = &self.tasks[id].se;
             pelt::enqueue_runnable_load_avg(&mut self.rqs[cpu].cfs.avg, &se.avg, se.weight);
+            self.mirror_signals(cpu);
         }
         self.list_push_head(cpu, task);
         let cfs = &mut self.rqs[cpu].cfs;
@@ -195,6 +198,7 @@ impl Sim<'_> {
         task_ref.se.on_rq = true;
         task_ref.queued_since_ns = self.now;
         self.rqs[cpu].cfs.timeline.insert(task_ref.se.vruntime, task);
+        self.record.task_state(self.now, task, cpu, TaskTraceState::Waiting);
         self.nr_running_changed(cpu);
     }
 
@@ -206,6 +210,7 @@ impl Sim<'_> {
         if self.pelt_form == PeltForm::Old {
             let se = &self.tasks[id].se;
             pelt::dequeue_runnable_load_avg(&mut self.rqs[cpu].cfs.avg, &se.avg, se.weight);
+            self.mirror_signals(cpu);
         }
         self.clear_buddies(cpu, task);
         let cfs = &mut self.rqs[cpu].cfs;
@@ -224,6 +229,9 @@ impl Sim<'_> {
         self.list_remove(cpu, task);
         self.update_min_vruntime(cpu);
         self.util_est_dequeue(cpu, task, why == Why::Sleep);
+        if why == Why::Sleep {
+            self.record.task_state(self.now, task, cpu, TaskTraceState::Asleep);
+        }
         self.nr_running_changed(cpu);
     }
 
@@ -286,6 +294,7 @@ impl Sim<'_> {
         self.update_load_avg(cpu, prev, false);
         self.rqs[cpu].cfs.curr = NO_TASK;
         self.tasks[prev as usize].queued_since_ns = self.now;
+        self.record.task_state(self.now, prev, cpu, TaskTraceState::Waiting);
     }
 
     /// set_next_entity(): the task leaves the waiting and runs.
@@ -299,6 +308,7 @@ impl Sim<'_> {
         task.se.exec_start = rq.clock;
         task.se.prev_sum_exec_runtime = task.se.sum_exec_runtime;
         self.record.run_delay(cpu, self.now - task.queued_since_ns);
+        self.record.task_state(self.now, next, cpu, TaskTraceState::Running);
     }
 
     /// task_tick_fair(): accounts the running task and takes the CPU from it when its slice is over.
@@ -436,6 +446,7 @@ impl Sim<'_> {
     pub(super) fn update_idle(&mut self, cpu: usize) {
         let rq = &self.rqs[cpu];
         self.stats.idle[cpu] = rq.curr == NO_TASK && rq.cfs.nr_running == 0 && rq.wake_list.is_empty();
+        self.stats.ttwu_pending[cpu] = !rq.wake_list.is_empty();
     }
 
     /// list_add() of a task to its queue's `cfs_tasks`.

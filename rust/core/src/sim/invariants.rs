@@ -1,25 +1,66 @@
 //! What must hold after every event: checked in builds with debug assertions.
 
 use super::Sim;
-use super::rq::{NO_TASK, TaskState};
+use super::program::Op;
+use super::rq::{NO_TASK, TaskId, TaskState};
 use super::timeline::vruntime_before;
 use crate::error::{Result, SimError};
+use crate::pelt::PeltForm;
+
+/// Events between two sweeps over all tasks and CPUs.
+const EVENTS_BETWEEN_SWEEPS: u64 = 128;
+/// The largest signal of something that always runs.
+const SCHED_CAPACITY_SCALE: u64 = 1024;
+/// What the largest sum of a half-life (LOAD_AVG_MAX) misses by rounding, in a signal of that scale.
+const ROUNDING: u64 = 1;
+
+/// What the checks remember from one event to the next; empty unless they run.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    events: u64,
+    now: u64,
+    migrations_newidle: i64,
+    cpus: Vec<WatchedCpu>,
+}
+
+/// A CPU as its last event left it.
+#[derive(Clone, Copy, Debug)]
+struct WatchedCpu {
+    running: TaskId,
+    vruntime: u64,
+    min_vruntime: u64,
+}
 
 impl Sim<'_> {
-    /// Checks the CPU whose event was just handled, and that time did not run back.
-    pub(super) fn check_invariants(&self) -> Result<()> {
+    /// Checks the CPU whose event was just handled against itself and against what its last event left; from time to
+    /// time, everything.
+    pub(super) fn check_invariants(&mut self) -> Result<()> {
+        self.check_this_cpu()?;
+        self.check_progress()?;
+        self.watch.events += 1;
+        if self.watch.events % EVENTS_BETWEEN_SWEEPS == 1 || self.stopped {
+            self.check_all_tasks()?;
+            self.check_all_cpus()?;
+        }
+        Ok(())
+    }
+
+    fn broken(&self, what: String) -> Result<()> {
+        Err(SimError::Invariant(format!("CPU {} at {} ns: {what}", self.this_cpu, self.now)))
+    }
+
+    fn check_this_cpu(&self) -> Result<()> {
         let cpu = self.this_cpu;
         let rq = &self.rqs[cpu];
-        let fail = |what: String| Err(SimError::Invariant(format!("CPU {cpu} at {} ns: {what}", self.now)));
         if rq.clock > self.now {
-            return fail(format!("its clock is ahead, {} ns", rq.clock));
+            return self.broken(format!("its clock is ahead, {} ns", rq.clock));
         }
         let queued = rq.cfs.timeline.len() + usize::from(rq.cfs.curr != NO_TASK);
         if queued != rq.cfs.nr_running as usize || rq.cfs.nr_running != self.stats.nr_running[cpu] {
-            return fail(format!("{queued} tasks queued, nr_running {}", rq.cfs.nr_running));
+            return self.broken(format!("{queued} tasks queued, nr_running {}", rq.cfs.nr_running));
         }
         if rq.cfs.curr != NO_TASK && rq.cfs.curr != rq.curr {
-            return fail(format!("runs task {}, its queue says {}", rq.curr, rq.cfs.curr));
+            return self.broken(format!("runs task {}, its queue says {}", rq.curr, rq.cfs.curr));
         }
         let mut weight = 0;
         let mut listed = 0;
@@ -27,7 +68,7 @@ impl Sim<'_> {
         while task != NO_TASK {
             let this = &self.tasks[task as usize];
             if usize::from(this.cpu) != cpu || !this.se.on_rq || this.state != TaskState::Runnable {
-                return fail(format!(
+                return self.broken(format!(
                     "task {task} is listed here, but is {:?} on CPU {}",
                     this.state, this.cpu
                 ));
@@ -37,7 +78,7 @@ impl Sim<'_> {
             task = this.list_next;
         }
         if listed != queued || weight != rq.cfs.load.weight {
-            return fail(format!(
+            return self.broken(format!(
                 "{listed} tasks of weight {weight} listed, {queued} of {} queued",
                 rq.cfs.load.weight
             ));
@@ -47,18 +88,144 @@ impl Sim<'_> {
             if self.tasks[task as usize].se.vruntime != vruntime
                 || before.is_some_and(|b| vruntime_before(vruntime, b))
             {
-                return fail(format!("task {task} stands at {vruntime} in the timeline"));
+                return self.broken(format!("task {task} stands at {vruntime} in the timeline"));
             }
             before = Some(vruntime);
         }
         if self.stats.idle[cpu] != (rq.curr == NO_TASK && rq.cfs.nr_running == 0 && rq.wake_list.is_empty()) {
-            return fail("its idle flag is wrong".to_owned());
+            return self.broken("its idle flag is wrong".to_owned());
         }
-        // A new task may bring half of the spare utilization on top of a CPU that is already full.
-        if rq.cfs.avg.util_avg > 2 * 1024
-            || rq.cfs.avg.load_avg > 2 * 88_761 * (u64::from(rq.cfs.nr_running) + 4096)
-        {
-            return fail(format!("its signals are out of bounds: {:?}", rq.cfs.avg));
+        Ok(())
+    }
+
+    /// Time, the queue's virtual clock and the running task's vruntime never fall; what newidle balance pulls, runs.
+    fn check_progress(&mut self) -> Result<()> {
+        let cpu = self.this_cpu;
+        if self.now < self.watch.now {
+            return self.broken(format!("time ran back from {} ns", self.watch.now));
+        }
+        if self.watch.cpus.is_empty() {
+            let idle = |rq: &super::Rq| WatchedCpu {
+                running: NO_TASK,
+                vruntime: 0,
+                min_vruntime: rq.cfs.min_vruntime,
+            };
+            self.watch.cpus = self.rqs.iter().map(idle).collect();
+        }
+        let rq = &self.rqs[cpu];
+        let before = self.watch.cpus[cpu];
+        let running = rq.cfs.curr;
+        let vruntime = if running == NO_TASK { 0 } else { self.tasks[running as usize].se.vruntime };
+        if running != NO_TASK && running == before.running && vruntime_before(vruntime, before.vruntime) {
+            return self.broken(format!(
+                "task {running} runs, its vruntime fell from {} to {vruntime}",
+                before.vruntime
+            ));
+        }
+        if vruntime_before(rq.cfs.min_vruntime, before.min_vruntime) {
+            return self.broken(format!(
+                "min_vruntime fell from {} to {}",
+                before.min_vruntime, rq.cfs.min_vruntime
+            ));
+        }
+        let pulled = self.record.metrics.migrations_newidle - self.watch.migrations_newidle;
+        if pulled > 0 && running == NO_TASK {
+            return self.broken(format!("newidle balance pulled {pulled} tasks and none of them runs"));
+        }
+        self.watch.now = self.now;
+        self.watch.migrations_newidle = self.record.metrics.migrations_newidle;
+        self.watch.cpus[cpu] = WatchedCpu { running, vruntime, min_vruntime: rq.cfs.min_vruntime };
+        Ok(())
+    }
+
+    /// Each task is in one place, the one that its state says; its signals are within bounds.
+    fn check_all_tasks(&self) -> Result<()> {
+        let mut queued = vec![0; self.tasks.len()];
+        let mut travelling = queued.clone();
+        let mut waiting = queued.clone();
+        for rq in &self.rqs {
+            for (_, task) in rq.cfs.timeline.iter() {
+                queued[task as usize] += 1;
+            }
+            if rq.cfs.curr != NO_TASK {
+                queued[rq.cfs.curr as usize] += 1;
+            }
+            for &(task, _) in &rq.wake_list {
+                travelling[task as usize] += 1;
+            }
+        }
+        for channel in &self.channels {
+            for &task in channel.readers.iter().chain(&channel.writers).chain(&channel.pollers) {
+                waiting[task as usize] += 1;
+            }
+        }
+        for (id, task) in self.tasks.iter().enumerate() {
+            if task.state == TaskState::Sleeping
+                && matches!(self.ops[task.program.at as usize], Op::Reap { .. })
+                && self.reaper_sleeps
+            {
+                waiting[id] += 1;
+            }
+            let expected = match task.state {
+                TaskState::New | TaskState::Dead => (0, 0, 0),
+                TaskState::Runnable => (1, 0, 0),
+                TaskState::Waking => (0, 1, 0),
+                TaskState::Sleeping => (0, 0, 1),
+            };
+            let found = (queued[id], travelling[id], waiting[id]);
+            if found != expected || task.se.on_rq != (queued[id] == 1) {
+                return self.broken(format!(
+                    "task {id} is {:?}, and in so many queues, wake lists and wait queues: {found:?}",
+                    task.state
+                ));
+            }
+            let weight = self.pelt_form.scale_load_down(task.se.weight);
+            let runnable = match self.pelt_form {
+                PeltForm::Modern => SCHED_CAPACITY_SCALE + ROUNDING,
+                PeltForm::Old => weight,
+            };
+            let avg = &task.se.avg;
+            if avg.util_avg > SCHED_CAPACITY_SCALE + ROUNDING
+                || avg.load_avg > weight
+                || avg.runnable_avg > runnable
+            {
+                return self.broken(format!("the signals of task {id} are out of bounds: {avg:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The sums of the CPUs' signals are within bounds; the sets of tickless and busy CPUs are what the CPUs say.
+    fn check_all_cpus(&self) -> Result<()> {
+        let weights: u64 =
+            self.tasks.iter().map(|task| self.pelt_form.scale_load_down(task.se.weight) + ROUNDING).sum();
+        let mut busy = vec![0; self.nr_busy_cpus.len()];
+        for (cpu, rq) in self.rqs.iter().enumerate() {
+            let avg = &rq.cfs.avg;
+            // Tasks bring their signals along, so that a CPU's sum may exceed what one CPU can do, as in the kernel.
+            if avg.util_avg > SCHED_CAPACITY_SCALE * self.tasks.len() as u64 || avg.load_avg > weights {
+                return self.broken(format!("the signals of CPU {cpu} are out of bounds: {avg:?}"));
+            }
+            if self.stats.nr_running[cpu] != rq.cfs.nr_running
+                || self.stats.load[cpu] != (self.kernel.signals.cpu_load.f)(avg)
+            {
+                return self.broken(format!("the mirrors of CPU {cpu} differ from its queue"));
+            }
+            let tickless = self.nohz.idle_cpus.test(cpu);
+            if tickless && !rq.nohz_idle {
+                return self.broken(format!("CPU {cpu} ticks and is in the tickless set"));
+            }
+            if !rq.nohz_idle {
+                busy[self.topo.llc_id[cpu]] += 1;
+            }
+        }
+        if self.nohz.idle_cpus.weight() != self.nohz.nr_cpus as usize || busy != self.nr_busy_cpus {
+            return self.broken(format!(
+                "{} CPUs are tickless, counted {}; busy by LLC {busy:?}, counted {:?}",
+                self.nohz.idle_cpus.weight(),
+                self.nohz.nr_cpus,
+                self.nr_busy_cpus
+            ));
         }
         Ok(())
     }

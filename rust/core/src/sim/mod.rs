@@ -23,11 +23,14 @@ macro_rules! lb_env {
         let failed = $sim.sds[$cpu][$level].nr_balance_failed;
         let mut env = LbEnv::new(lb_view!($sim), $sd, $cpu, $idle, failed, &mut $sim.sg_stats);
         env.excluded = $excluded.as_ref();
+        env.llc_size = if $sim.topo.llc_level[$cpu].is_some() { $sim.topo.llc_size[$cpu] } else { 0 };
         env
     }};
 }
 
 pub mod balance;
+#[cfg(test)]
+mod behaviour;
 pub mod channel;
 pub mod cost;
 pub mod event;
@@ -40,14 +43,17 @@ pub mod timeline;
 pub mod tunables;
 mod wakeup;
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use self::balance::{Nohz, SdState};
-use self::channel::Channel;
+use self::balance::{NEWIDLE_CALLS, Nohz, SdState};
+use self::channel::{Barrier, Channel};
 use self::cost::CostModel;
 use self::event::{EventQueue, NEVER};
 use self::exec::Next;
 use self::fair::Why;
+use self::invariants::Watch;
 use self::program::{ChannelId, Op, Phase, Program};
 use self::rq::{CfsRq, Interrupt, NO_TASK, Rq, SchedEntity, Task, TaskId, TaskState};
 use self::timeline::Timeline;
@@ -55,13 +61,13 @@ use self::tunables::{Features, Tunables};
 use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 use crate::kernels::Kernel;
-use crate::kernels::env::{RqStats, SgLbStats, SystemState};
+use crate::kernels::env::{BalanceRules, RqStats, SgLbStats, SystemState};
 use crate::load_weight::LoadWeight;
 use crate::pelt::{self, PeltForm, PeltTable, Removed};
-use crate::record::Record;
+use crate::record::{Record, Trace};
 use crate::rng::Rng;
-use crate::topology::{MachineSpec, SchedDomains};
-use crate::workload::Load;
+use crate::topology::{MachineSpec, SchedDomains, SdFlags};
+use crate::workload::{Action, Load, TaskSpec};
 
 /// Events between two looks at the interrupt flag.
 const EVENTS_BETWEEN_CHECKS: u64 = 1 << 14;
@@ -102,6 +108,7 @@ pub struct Sim<'a> {
     now: u64,
     kernel: Kernel,
     pelt_form: PeltForm,
+    balance_rules: BalanceRules,
     tunables: &'a Tunables,
     features: &'a Features,
     pelt_table: &'a PeltTable,
@@ -112,9 +119,12 @@ pub struct Sim<'a> {
     nr_online_cpus: u64,
 
     events: EventQueue,
+    /// Expiry of sleeping tasks' timers; numbers beyond the tasks are actions of the load.
+    timers: BinaryHeap<Reverse<(u64, TaskId)>>,
     rqs: Vec<Rq>,
     tasks: Vec<Task>,
     channels: Vec<Channel>,
+    barriers: Vec<Barrier>,
     ops: &'a [Op],
     threads: bool,
     message_costs: [MessageCosts; 2],
@@ -123,9 +133,10 @@ pub struct Sim<'a> {
     stats: RqStats,
     sds: Vec<Vec<SdState>>,
     sgc_imbalance: Vec<bool>,
-    /// By LLC id: `has_idle_cores`, `nr_busy_cpus`.
+    /// By LLC id: `has_idle_cores`, `nr_busy_cpus`, `nr_idle_scan`.
     has_idle_cores: Vec<bool>,
     nr_busy_cpus: Vec<u32>,
+    nr_idle_scan: Vec<u32>,
     nohz: Nohz,
     /// `rd->overload`.
     overload: bool,
@@ -146,23 +157,42 @@ pub struct Sim<'a> {
     sg_stats: Vec<SgLbStats>,
     idlest_stats: Vec<Option<SgLbStats>>,
     detached: Vec<TaskId>,
+    /// The chance by which newidle balance leaves levels out.
+    newidle_dice: Rng,
+    watch: Watch,
+}
+
+/// What a run logs beside its counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Log {
+    /// What ran where.
+    pub trace: bool,
 }
 
 /// Runs one seed of a scenario to its end. `stop` set from outside ends it early with [`SimError::Interrupted`].
-pub fn run(setup: &Setup, seed: u64, stop: &AtomicBool) -> Result<Record> {
+pub fn run(setup: &Setup, seed: u64, log: Log, stop: &AtomicBool) -> Result<Record> {
     let mut sim = Sim::new(setup, seed);
+    sim.record.trace = log.trace.then(Trace::default);
+    let start_ns = sim.now;
     sim.start(setup, seed);
     let mut handled = 0;
     while !sim.stopped {
         let (time, cpu) = sim.events.first();
-        if time >= NEVER {
-            return Err(SimError::Invariant(format!(
-                "at {} ns no event is pending, but tasks are left",
-                sim.now
-            )));
+        match sim.timers.peek() {
+            Some(&Reverse((timer, id))) if timer <= time => {
+                sim.timers.pop();
+                sim.now = timer;
+                sim.timer(setup, id);
+            }
+            _ if time >= NEVER => {
+                let what = format!("at {} ns no event is pending, but tasks are left", sim.now);
+                return Err(SimError::Invariant(what));
+            }
+            _ => {
+                sim.now = time;
+                sim.handle(cpu);
+            }
         }
-        sim.now = time;
-        sim.handle(cpu);
         handled += 1;
         if cfg!(debug_assertions) {
             sim.check_invariants()?;
@@ -171,7 +201,7 @@ pub fn run(setup: &Setup, seed: u64, stop: &AtomicBool) -> Result<Record> {
             return Err(SimError::Interrupted);
         }
     }
-    sim.record.metrics.simulated_ns = (sim.now - START_NS) as i64;
+    sim.record.metrics.simulated_ns = (sim.now - start_ns) as i64;
     sim.record.metrics.events = handled as i64;
     Ok(sim.record)
 }
@@ -187,6 +217,48 @@ impl<'a> Sim<'a> {
         } else {
             self.step_done(cpu);
         }
+        self.leave(cpu);
+    }
+
+    /// A timer has expired: of a task, or an action from outside.
+    fn timer(&mut self, setup: &Setup, id: TaskId) {
+        if let Some(action) = (id as usize).checked_sub(self.tasks.len()) {
+            self.act(&setup.load.actions[action].1);
+            return;
+        }
+        // The timer interrupts the CPU on which the task fell asleep.
+        let cpu = usize::from(self.tasks[id as usize].cpu);
+        self.this_cpu = cpu;
+        let curr = self.rqs[cpu].curr;
+        if curr == NO_TASK {
+            self.rqs[cpu].overhead_ns += self.cost.idle_exit_ns;
+        }
+        self.try_to_wake_up(cpu, curr, id, false);
+        self.leave(cpu);
+    }
+
+    /// Something happens from outside.
+    fn act(&mut self, action: &Action) {
+        match action {
+            Action::SetAffinity { task, mask } => self.set_affinity(*task, mask),
+            Action::ClockStart => {
+                self.record.clock(self.now, true);
+                if let Some(trace) = &mut self.record.trace {
+                    trace.start_ns = self.now;
+                }
+            }
+            Action::ClockStop => {
+                self.record.clock(self.now, false);
+                if let Some(trace) = &mut self.record.trace {
+                    trace.end_ns = self.now;
+                }
+                self.stopped = true;
+            }
+        }
+    }
+
+    /// Before a CPU goes on after an event: reschedules if asked to, pays for kernel work, and waits for the next event.
+    fn leave(&mut self, cpu: usize) {
         if self.rqs[cpu].need_resched {
             self.reschedule(cpu);
         }
@@ -309,6 +381,9 @@ impl<'a> Sim<'a> {
         self.update_idle(cpu);
         if prev == NO_TASK {
             self.leave_idle(cpu);
+        } else {
+            self.record.busy(cpu, self.now - self.rqs[cpu].since_ns);
+            self.rqs[cpu].since_ns = self.now;
         }
         let mut cost = self.cost.context_switch_ns;
         if prev == NO_TASK || self.tasks[prev as usize].mm != self.tasks[next as usize].mm {
@@ -316,11 +391,10 @@ impl<'a> Sim<'a> {
         }
         let last = usize::from(self.tasks[next as usize].last_run_cpu);
         if last != cpu && !self.topo.smt_mask[cpu].test(last) {
-            cost += self.distance_cost(
-                cpu,
-                last,
-                [self.cost.refill_llc_ns, self.cost.refill_node_ns, self.cost.refill_remote_ns],
-            );
+            let refill =
+                [self.cost.refill_llc_kib_ns, self.cost.refill_node_kib_ns, self.cost.refill_remote_kib_ns];
+            cost +=
+                self.distance_cost(cpu, last, refill) * u64::from(self.tasks[next as usize].footprint_kib);
         }
         self.rqs[cpu].overhead_ns += cost;
         self.tasks[next as usize].last_run_cpu = cpu as u16;
@@ -394,13 +468,7 @@ impl<'a> Sim<'a> {
     fn smt_speed(&self, cpu: usize) -> u32 {
         let busy =
             self.topo.smt_mask[cpu].iter().filter(|&other| other != cpu && self.rqs[other].curr != NO_TASK);
-        let permille = match busy.count() {
-            0 => 1000,
-            1 => self.cost.smt2_speed_permille,
-            2 => self.cost.smt3_speed_permille,
-            _ => self.cost.smt4_speed_permille,
-        };
-        permille as u32
+        self.cost.busy_thread_permille(busy.count()) as u32
     }
 
     /// Speed of a CPU in parts of 1,024,000: its capacity (1024) times what its siblings leave (1000).
@@ -476,6 +544,34 @@ impl<'a> Sim<'a> {
         }
     }
 
+    /// set_cpus_allowed_ptr(): a task that may not stay where it is moves to the first CPU that it may use.
+    fn set_affinity(&mut self, task: TaskId, mask: &CpuMask) {
+        let id = task as usize;
+        let cpu = usize::from(self.tasks[id].cpu);
+        match &mut self.tasks[id].allowed {
+            Some(allowed) => allowed.copy_from(mask),
+            allowed => *allowed = Some(Box::new(mask.clone())),
+        }
+        let Some(target) = mask.first().filter(|_| !mask.test(cpu)) else { return };
+        if self.tasks[id].state != TaskState::Runnable {
+            return;
+        }
+        self.this_cpu = cpu;
+        let running = self.rqs[cpu].curr == task;
+        if running {
+            self.pause_step(cpu);
+        }
+        self.update_rq_clock(cpu);
+        if running {
+            self.put_prev_task(cpu);
+        }
+        self.move_tasks(cpu, target, &[task]);
+        if running {
+            self.schedule(cpu);
+        }
+        self.leave(cpu);
+    }
+
     /// `jiffies`.
     fn jiffies(&self) -> u64 {
         self.now / self.tunables.tick_ns
@@ -501,9 +597,14 @@ impl<'a> Sim<'a> {
             let capacity = u64::from(setup.machine.capacity[cpu]);
             stats.capacity[cpu] = capacity;
             stats.capacity_orig[cpu] = capacity;
-            stats.core[cpu] = setup.machine.core[cpu];
             stats.idle[cpu] = online(cpu);
         }
+        // A thread that is off is nobody's sibling.
+        let core = |cpu: usize| if online(cpu) { setup.machine.core[cpu] } else { u32::MAX - cpu as u32 };
+        stats.set_cores(&(0..nr_cpus).map(core).collect::<Vec<_>>());
+        let max_cpu_capacity =
+            (0..nr_cpus).filter(|&cpu| online(cpu)).map(|cpu| stats.capacity_orig[cpu]).max();
+        let some_domain_has = |flag| topo.per_cpu.iter().flatten().any(|sd| sd.flags.has(flag));
         let mut balance_phase = Rng::stream(seed, "balance phase", 0);
         let jiffies = now / tick_ns;
         let sds = topo
@@ -517,13 +618,16 @@ impl<'a> Sim<'a> {
                     nr_balance_failed: 0,
                     max_newidle_lb_cost: 0,
                     next_decay_max_lb_cost: jiffies,
+                    newidle_call: NEWIDLE_CALLS / 2,
+                    newidle_success: NEWIDLE_CALLS / 2,
+                    newidle_ratio: NEWIDLE_CALLS / 2,
                 };
                 hierarchy.iter().map(state).collect()
             })
             .collect();
         let mut idle_cpus = CpuMask::new(nr_cpus);
-        for cpu in (0..nr_cpus).filter(|&cpu| online(cpu)) {
-            // Nothing has run for a while: every tick is stopped.
+        // Nothing has run for a while: every tick is stopped. Nobody balances for CPUs without domains.
+        for cpu in (0..nr_cpus).filter(|&cpu| !topo.per_cpu[cpu].is_empty()) {
             idle_cpus.set(cpu);
         }
         let rqs = (0..nr_cpus).map(|_| idle_rq(now, jiffies, &setup.tunables)).collect();
@@ -540,6 +644,7 @@ impl<'a> Sim<'a> {
             now,
             kernel: setup.kernel,
             pelt_form: (setup.kernel.signals.pelt_form.f)(),
+            balance_rules: (setup.kernel.balance.balance_rules.f)(),
             tunables: &setup.tunables,
             features: &setup.features,
             pelt_table: &setup.pelt_table,
@@ -548,6 +653,10 @@ impl<'a> Sim<'a> {
             node_of: &setup.machine.node,
             system: SystemState {
                 smt_active: topo.smt_mask.iter().any(|mask| mask.weight() > 1),
+                asym_capacity: some_domain_has(SdFlags::ASYM_CPUCAPACITY),
+                max_cpu_capacity: max_cpu_capacity.unwrap_or(0),
+                clusters: some_domain_has(SdFlags::CLUSTER),
+                sis_util: setup.features.sis_util,
                 migration_cost_ns: setup.tunables.migration_cost_ns,
                 nr_migrate: setup.tunables.nr_migrate,
                 preemption: setup.tunables.preemption,
@@ -555,6 +664,7 @@ impl<'a> Sim<'a> {
             },
             nr_online_cpus,
             events: EventQueue::new(nr_cpus),
+            timers: BinaryHeap::new(),
             rqs,
             tasks: Vec::with_capacity(setup.load.tasks.len()),
             channels: setup
@@ -563,6 +673,7 @@ impl<'a> Sim<'a> {
                 .iter()
                 .map(|&kind| Channel::new(kind, setup.load.message_bytes))
                 .collect(),
+            barriers: setup.load.barriers.iter().map(|&size| Barrier { size, waiting: Vec::new() }).collect(),
             ops: &setup.load.ops,
             threads: setup.load.threads,
             message_costs: [
@@ -574,6 +685,8 @@ impl<'a> Sim<'a> {
             sgc_imbalance: vec![false; topo.nr_sgc],
             has_idle_cores: vec![true; nr_cpus],
             nr_busy_cpus: vec![0; nr_cpus],
+            // As the last balance pass over an idle LLC leaves it.
+            nr_idle_scan: topo.llc_size.clone(),
             nohz: Nohz {
                 nr_cpus: idle_cpus.weight() as u32,
                 idle_cpus,
@@ -593,16 +706,23 @@ impl<'a> Sim<'a> {
             sg_stats: Vec::new(),
             idlest_stats: Vec::new(),
             detached: Vec::new(),
+            newidle_dice: Rng::stream(seed, "newidle dice", 0),
+            watch: Watch::default(),
         }
     }
 
     /// Creates the tasks and lets the first one run, on a CPU drawn by the seed.
     fn start(&mut self, setup: &Setup, seed: u64) {
         for (id, spec) in setup.load.tasks.iter().enumerate() {
-            self.tasks.push(new_task(id, spec, self.pelt_form, seed));
+            self.tasks.push(new_task(id, spec, self.pelt_form, seed, self.now));
         }
-        let online: Vec<usize> = (0..self.topo.nr_cpus).filter(|&cpu| self.stats.idle[cpu]).collect();
-        let cpu = online[Rng::stream(seed, "first CPU", 0).below(online.len() as u64) as usize];
+        for (index, &(after_ns, _)) in setup.load.actions.iter().enumerate() {
+            self.timers.push(Reverse((self.now + after_ns, (self.tasks.len() + index) as TaskId)));
+        }
+        let isolated = |cpu: usize| setup.machine.isolated.contains(&(cpu as u32));
+        let usable: Vec<usize> =
+            (0..self.topo.nr_cpus).filter(|&cpu| self.stats.idle[cpu] && !isolated(cpu)).collect();
+        let cpu = usable[Rng::stream(seed, "first CPU", 0).below(usable.len() as u64) as usize];
         self.this_cpu = cpu;
         let first = &mut self.tasks[0];
         first.cpu = cpu as u16;
@@ -663,7 +783,7 @@ fn idle_rq(now: u64, jiffies: u64, tunables: &Tunables) -> Rq {
 }
 
 /// A task before its fork.
-fn new_task(id: usize, spec: &crate::workload::TaskSpec, form: PeltForm, seed: u64) -> Task {
+fn new_task(id: usize, spec: &TaskSpec, form: PeltForm, seed: u64, now: u64) -> Task {
     let load = spec.weight;
     Task {
         se: SchedEntity {
@@ -685,12 +805,16 @@ fn new_task(id: usize, spec: &crate::workload::TaskSpec, form: PeltForm, seed: u
         last_wakee: NO_TASK,
         wakee_flips: 0,
         wakee_flip_decay_ts: 0,
-        allowed: None,
+        allowed: spec.allowed.clone().map(Box::new),
         list_prev: NO_TASK,
         list_next: NO_TASK,
         mm: spec.mm,
+        footprint_kib: spec.footprint_kib,
         remaining_ns: 0,
         queued_since_ns: 0,
+        start_ns: now
+            + spec.start_ns
+            + Rng::stream(seed, "start", id as u64).below(spec.start_jitter_ns.max(1)),
         program: Program::new(spec.program, spec.parent),
         rng: Rng::stream(seed, "work", id as u64),
     }

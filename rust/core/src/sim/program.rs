@@ -7,6 +7,9 @@ use super::rq::TaskId;
 /// A channel's index in `Sim::channels`.
 pub type ChannelId = u32;
 
+/// Work, or sleep, that no run sees the end of (13 days).
+pub const HOG_NS: u64 = 1 << 50;
+
 /// One operation of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
@@ -16,6 +19,36 @@ pub enum Op {
         first: TaskId,
         /// How many.
         count: u32,
+        /// Sleep after each, ns.
+        gap_ns: u64,
+    },
+    /// Work of its own, ns at full speed.
+    Compute {
+        /// The mean.
+        ns: u64,
+        /// Even spread, plus or minus per mille.
+        spread_permille: u32,
+    },
+    /// A sleep on a timer.
+    Sleep {
+        /// The mean.
+        ns: u64,
+        /// Even spread, plus or minus per mille.
+        spread_permille: u32,
+    },
+    /// A sleep until the task's own start.
+    WaitStart,
+    /// The program goes on elsewhere.
+    Jump {
+        /// Index into `Sim::ops`.
+        to: u32,
+    },
+    /// Waits until all of a barrier's tasks have come.
+    Barrier {
+        /// The barrier.
+        barrier: u32,
+        /// Spins in user space; sleeps on a futex otherwise.
+        spin: bool,
     },
     /// write() of one message to each of `count` channels, in order, `rounds` times over.
     Write {
@@ -60,6 +93,8 @@ pub enum Phase {
     Work,
     /// Looking at a file that was not ready; sleeps at the end if it still is not.
     Look,
+    /// Spinning until another task ends it.
+    Spin,
     /// Waking a herd of pollers one by one, interrupts off.
     Herd,
 }

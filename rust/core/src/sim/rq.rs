@@ -83,10 +83,14 @@ pub struct Task {
     pub list_next: TaskId,
     /// Address space: a switch between two spaces costs more.
     pub mm: u32,
+    /// What it keeps in the caches, KiB.
+    pub footprint_kib: u32,
     /// Work left of the present step at full speed, ns, while the task is not running.
     pub remaining_ns: u64,
     /// Since when it waits in a runqueue, for run_delay.
     pub queued_since_ns: u64,
+    /// When `Op::WaitStart` lets it go, ns.
+    pub start_ns: u64,
     /// What it does.
     pub program: Program,
     /// The stream of its work times.
@@ -171,7 +175,7 @@ pub struct Rq {
     pub speed_permille: u32,
     /// `sd_llc->avg_scan_cost` of this CPU, ns.
     pub avg_scan_cost: u64,
-    /// Since when the CPU has been busy, or idle, for the time integrals.
+    /// Since when the CPU has run its present task or been idle, for `rq_cpu_time`.
     pub since_ns: u64,
 }
 

@@ -10,19 +10,19 @@ use crate::kernels::unknown;
 #[serde(deny_unknown_fields, default)]
 pub struct TunableSettings {
     /// CONFIG_HZ: 100, 250, 300 or 1000.
-    pub hz: Option<u32>,
+    pub hz: Option<i64>,
     /// Half-life of PELT, in periods of 1024 us.
-    pub pelt_half_life_ms: Option<u32>,
+    pub pelt_half_life_ms: Option<i64>,
     /// `sched_latency_ns`.
-    pub sched_latency_ns: Option<u64>,
+    pub sched_latency_ns: Option<i64>,
     /// `sched_min_granularity_ns`.
-    pub min_granularity_ns: Option<u64>,
+    pub min_granularity_ns: Option<i64>,
     /// `sched_wakeup_granularity_ns`.
-    pub wakeup_granularity_ns: Option<u64>,
+    pub wakeup_granularity_ns: Option<i64>,
     /// `sched_migration_cost_ns`; -1 = tasks are always cache hot.
     pub migration_cost_ns: Option<i64>,
     /// `sched_nr_migrate`.
-    pub nr_migrate: Option<u32>,
+    pub nr_migrate: Option<i64>,
     /// CONFIG_PREEMPTION.
     pub preemption: Option<bool>,
 }
@@ -53,7 +53,7 @@ pub struct Tunables {
 }
 
 /// Tick rates that the kernel can be built with.
-const HZ_CHOICES: [u32; 4] = [100, 250, 300, 1000];
+const HZ_CHOICES: [i64; 4] = [100, 250, 300, 1000];
 
 impl TunableSettings {
     /// Checks every value that is set.
@@ -82,7 +82,7 @@ impl TunableSettings {
         if let Some(cost) = self.migration_cost_ns.filter(|cost| !(-1..=1_000_000_000).contains(cost)) {
             return Err(SimError::invalid("tunables.migration_cost_ns", cost, "is -1 to 1000000000 ns"));
         }
-        if let Some(nr) = self.nr_migrate.filter(|&nr| nr == 0 || nr > 4096) {
+        if let Some(nr) = self.nr_migrate.filter(|nr| !(1..=4096).contains(nr)) {
             return Err(SimError::invalid("tunables.nr_migrate", nr, "is 1 to 4096"));
         }
         Ok(())
@@ -92,19 +92,21 @@ impl TunableSettings {
     /// CPUs by 1 + log2(CPUs), eight at most.
     pub fn resolve(&self, nr_online_cpus: usize) -> Tunables {
         let factor = 1 + u64::from(nr_online_cpus.clamp(1, 8).ilog2());
-        let hz = self.hz.unwrap_or(250);
-        let sched_latency_ns = self.sched_latency_ns.unwrap_or(6_000_000 * factor);
-        let min_granularity_ns = self.min_granularity_ns.unwrap_or(750_000 * factor);
+        // validate() has seen to it that what is set is positive and small.
+        let set = |value: Option<i64>, default: u64| value.map_or(default, |value| value as u64);
+        let hz = set(self.hz, 250) as u32;
+        let sched_latency_ns = set(self.sched_latency_ns, 6_000_000 * factor);
+        let min_granularity_ns = set(self.min_granularity_ns, 750_000 * factor);
         Tunables {
             hz,
             tick_ns: 1_000_000_000 / u64::from(hz),
-            pelt_half_life_ms: self.pelt_half_life_ms.unwrap_or(32),
+            pelt_half_life_ms: set(self.pelt_half_life_ms, 32) as u32,
             sched_latency_ns,
             min_granularity_ns,
-            wakeup_granularity_ns: self.wakeup_granularity_ns.unwrap_or(1_000_000 * factor),
+            wakeup_granularity_ns: set(self.wakeup_granularity_ns, 1_000_000 * factor),
             sched_nr_latency: sched_latency_ns.div_ceil(min_granularity_ns),
             migration_cost_ns: self.migration_cost_ns.unwrap_or(500_000),
-            nr_migrate: self.nr_migrate.unwrap_or(32),
+            nr_migrate: set(self.nr_migrate, 32) as u32,
             preemption: self.preemption.unwrap_or(true),
         }
     }
@@ -158,6 +160,8 @@ features! {
     wakeup_preemption "WAKEUP_PREEMPTION": true,
     /// The search for an idle CPU is cut in proportion to the average idle time.
     sis_prop "SIS_PROP": true,
+    /// The search for an idle CPU is cut by the utilization of the LLC (v6.12, instead of SIS_PROP).
+    sis_util "SIS_UTIL": true,
     /// Utilization is estimated from the last activations.
     util_est "UTIL_EST": true,
     /// The estimate follows a rise at once.

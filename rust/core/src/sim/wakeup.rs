@@ -4,7 +4,7 @@ use super::Sim;
 use super::fair::Why;
 use super::rq::{Interrupt, NO_TASK, TaskId, TaskState};
 use crate::cpumask::CpuMask;
-use crate::kernels::env::{IdlestEnv, LbView, PlacedTask, WakeAffineEnv, WakeCpu, WakeTarget};
+use crate::kernels::env::{IdlestEnv, LbView, PlacedTask, WakeAffineEnv, WakeCapEnv, WakeCpu, WakeTarget};
 use crate::kernels::sis::{IdleSearch, PlacementRule};
 use crate::topology::SdFlags;
 
@@ -107,7 +107,9 @@ impl Sim<'_> {
     ) -> (usize, PlacementRule) {
         let topo = self.topo;
         self.record_wakee(waker, task);
-        let want_affine = !self.wake_wide(this_cpu, waker, task) && self.may_run_on(task, this_cpu);
+        let want_affine = !self.wake_wide(this_cpu, waker, task)
+            && !self.wake_cap(this_cpu, task, prev)
+            && self.may_run_on(task, this_cpu);
         let mut target = prev;
         let mut slow_level = None;
         for (level, sd) in topo.per_cpu[this_cpu].iter().enumerate() {
@@ -166,6 +168,16 @@ impl Sim<'_> {
         (self.kernel.wakeup.wake_wide.f)(flips(waker), flips(wakee), self.topo.llc_size[this_cpu])
     }
 
+    fn wake_cap(&self, this_cpu: usize, task: TaskId, prev: usize) -> bool {
+        let capacity_orig = &self.stats.capacity_orig;
+        (self.kernel.wakeup.wake_cap.f)(&WakeCapEnv {
+            asym_capacity: self.system.asym_capacity,
+            task_util: self.tasks[task as usize].se.avg.util_avg,
+            min_capacity_orig: capacity_orig[this_cpu].min(capacity_orig[prev]),
+            max_cpu_capacity: self.system.max_cpu_capacity,
+        })
+    }
+
     fn wake_affine(
         &mut self,
         this_cpu: usize,
@@ -218,12 +230,14 @@ impl Sim<'_> {
             rqs: &self.stats,
             domains: self.topo,
             features: self.features,
+            system: &self.system,
             allowed: task.allowed.as_deref(),
             this_cpu,
             recent_used_cpu: &mut task.recent_used_cpu,
             task_util,
             per_cpu_kthread: false,
             has_idle_cores: &mut self.has_idle_cores,
+            nr_idle_scan: &self.nr_idle_scan,
             avg_idle: this_rq.avg_idle,
             avg_scan_cost: &mut this_rq.avg_scan_cost,
             scan_cpu_ns: self.cost.scan_cpu_ns,
@@ -312,6 +326,7 @@ impl Sim<'_> {
                         new: placing == Placing::Fork,
                         queued: false,
                         allowed: task_ref.allowed.as_deref(),
+                        unrestricted: task_ref.allowed.is_none(),
                         preferred_node: None,
                     },
                     stats: &mut self.idlest_stats,

@@ -12,18 +12,26 @@ use crate::kernels::{Kernel, v5_7};
 
 /// The families that [`check`] knows.
 pub const FAMILIES: &[&str] = &[
+    "fbg-v5.4",
     "fbg-v5.5",
     "fbg-v5.6",
     "fbg-v5.7",
+    "fbg-v6.12",
     "idlest-v5.5",
     "idlest-v5.6",
     "idlest-v5.7",
+    "idlest-v6.12",
+    "detach-v5.4",
     "detach-v5.5",
     "detach-v5.6",
     "detach-v5.7",
+    "detach-v6.12",
+    "wakeaffine-v5.4",
     "wakeaffine-v5.7",
+    "wakeaffine-v6.12",
     "wakewide-all",
     "swb-v5.7",
+    "swb-v6.12",
 ];
 
 /// Decides the case in `line` and compares every field of its answer; `Err` names the case and what differs.
@@ -56,7 +64,12 @@ fn decide(family: &str, line: &str) -> Result<Value, SimError> {
     Ok(match decision {
         "fbg" => {
             let case: BusiestCase = parse(line)?;
-            busiest_answer(&case, &case.decide(kernel)?)
+            let outcome = case.decide(kernel)?;
+            let mut answer = busiest_answer(&case, &outcome);
+            if version == "v5.4" {
+                use_words_before_rework(&mut answer, &outcome);
+            }
+            answer
         }
         "idlest" => idlest_answer(&parse::<IdlestCase>(line)?.decide(kernel)?),
         "detach" => detach_answer(&parse::<DetachCase>(line)?.decide(kernel)?),
@@ -72,10 +85,23 @@ fn busiest_answer(case: &BusiestCase, outcome: &BusiestOutcome) -> Value {
         "busiest": index_or_none(outcome.busiest),
         "imb": outcome.imbalance,
         "mig": outcome.migration_type,
+        "nr_idle_scan": outcome.nr_idle_scan,
         "fbq": case.sd.numa.then_some(outcome.fbq_type),
         "rq": outcome.busiest.map(|_| index_or_none(outcome.src_cpu)),
         "active": outcome.active_balance.map(u8::from),
     })
+}
+
+/// v5.4 has no migration types, and says of a group only how many fair tasks it has, what its average task is, and whether
+/// its capacity is used up.
+fn use_words_before_rework(answer: &mut Value, outcome: &BusiestOutcome) {
+    answer["mig"] = Value::Null;
+    answer["src_type"] = json!(outcome.busiest.map(|_| outcome.src_grp_type));
+    for group in answer["g"].as_array_mut().into_iter().flatten() {
+        group["nr"] = Value::Null;
+        // The class is derived from it: the first that is asked for.
+        group["nocap"] = json!(u8::from(group["t"] == "overloaded"));
+    }
 }
 
 fn group_answer(group: &GroupOutcome) -> Value {
@@ -89,6 +115,7 @@ fn group_answer(group: &GroupOutcome) -> Value {
         "idle": group.idle_cpus,
         "avg": group.avg_load,
         "misfit": group.group_misfit_task_load,
+        "lpt": group.load_per_task,
     })
 }
 

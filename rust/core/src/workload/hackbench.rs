@@ -81,7 +81,8 @@ impl Hackbench {
                 format!("must be at most {MAX_BYTES}, a page of a pipe"),
             ));
         }
-        let tasks = u64::from(self.groups) * (u64::from(self.senders) + u64::from(self.receivers));
+        let a_group = u64::from(self.senders) + u64::from(self.receivers);
+        let tasks = u64::from(self.groups).saturating_mul(a_group);
         if tasks >= MAX_TASKS {
             let rule = format!(
                 "with {} + {} tasks a group there must be fewer than {MAX_TASKS}",
@@ -109,14 +110,14 @@ impl Hackbench {
         };
         let children = self.groups * (self.senders + self.receivers);
         let mut ops = vec![
-            Op::Fork { first: 1, count: children },
+            Op::Fork { first: 1, count: children, gap_ns: 0 },
             Op::Read { channel: READY, messages: children },
             Op::ClockStart,
             Op::Write { first: WAKE, count: 1, rounds: 1 },
             Op::Reap { children },
             Op::ClockStop,
         ];
-        let main = TaskSpec { program: 0, parent: 0, mm: 0, weight: LoadWeight::NICE_0 };
+        let main = TaskSpec::new(0, LoadWeight::NICE_0);
         let mut tasks = vec![main];
         let mut add = |ops: &mut Vec<Op>, op: Op, count: u32| {
             let program = ops.len() as u32;
@@ -129,7 +130,7 @@ impl Hackbench {
             for _ in 0..count {
                 let id = tasks.len() as TaskId;
                 let mm = if self.mode == Mode::Thread { 0 } else { id };
-                tasks.push(TaskSpec { program, parent: 0, mm, weight: LoadWeight::NICE_0 });
+                tasks.push(TaskSpec { mm, ..TaskSpec::new(program, LoadWeight::NICE_0) });
             }
         };
         for group in 0..self.groups {
@@ -144,6 +145,8 @@ impl Hackbench {
             tasks,
             ops,
             channels: vec![channel; 2 + (self.groups * self.receivers) as usize],
+            barriers: Vec::new(),
+            actions: Vec::new(),
             message_bytes: self.bytes,
             threads: self.mode == Mode::Thread,
         }

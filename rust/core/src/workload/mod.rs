@@ -1,9 +1,12 @@
 //! Loads: what tasks there are and what they do.
 
 pub mod hackbench;
+pub mod tasks;
 
 pub use hackbench::Hackbench;
+pub use tasks::Tasks;
 
+use crate::cpumask::CpuMask;
 use crate::load_weight::LoadWeight;
 use crate::sim::channel::ChannelKind;
 use crate::sim::program::Op;
@@ -18,10 +21,30 @@ pub struct Load {
     pub ops: Vec<Op>,
     /// The channels.
     pub channels: Vec<ChannelKind>,
+    /// Barriers: how many tasks meet at each.
+    pub barriers: Vec<u32>,
+    /// What happens from outside, and when, ns after the start.
+    pub actions: Vec<(u64, Action)>,
     /// Length of every message, bytes.
     pub message_bytes: u32,
     /// Tasks are threads of one process.
     pub threads: bool,
+}
+
+/// Something that happens to a run from outside.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// sched_setaffinity() of a task.
+    SetAffinity {
+        /// The task.
+        task: TaskId,
+        /// CPUs allowed from now on.
+        mask: CpuMask,
+    },
+    /// The clock of the measurements starts.
+    ClockStart,
+    /// It stops, and with it the run.
+    ClockStop,
 }
 
 /// A task of a load.
@@ -33,6 +56,33 @@ pub struct TaskSpec {
     pub parent: TaskId,
     /// Address space.
     pub mm: u32,
+    /// What it keeps in the caches, KiB: refilled after a move.
+    pub footprint_kib: u32,
     /// Weight, from nice or policy.
     pub weight: LoadWeight,
+    /// CPUs it may use; `None` = all.
+    pub allowed: Option<CpuMask>,
+    /// When `Op::WaitStart` lets it go, ns after the start.
+    pub start_ns: u64,
+    /// Up to how much later, drawn by the seed, ns.
+    pub start_jitter_ns: u64,
+}
+
+/// Stacks, task structures and buffers of a task that does little with memory, KiB: assumed.
+const FOOTPRINT_KIB: u32 = 16;
+
+impl TaskSpec {
+    /// A child of task 0 in address space 0, allowed everywhere.
+    pub fn new(program: u32, weight: LoadWeight) -> Self {
+        Self {
+            program,
+            parent: 0,
+            mm: 0,
+            footprint_kib: FOOTPRINT_KIB,
+            weight,
+            allowed: None,
+            start_ns: 0,
+            start_jitter_ns: 0,
+        }
+    }
 }

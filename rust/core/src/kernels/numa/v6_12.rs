@@ -81,6 +81,5 @@ fn numa_idle_core(env: &NumaEnv<'_>, cpus: &CpuMask, idle_core: Option<usize>, c
 
 /// kernel/sched/fair.c, v6.12, is_core_idle(), for a CPU that is idle itself.
 fn is_core_idle(env: &NumaEnv<'_>, cpus: &CpuMask, cpu: usize) -> bool {
-    let core = env.rqs.core[cpu];
-    cpus.iter().all(|sibling| env.rqs.core[sibling] != core || env.is_idle(sibling))
+    env.rqs.siblings(cpu).filter(|&sibling| cpus.test(sibling)).all(|sibling| env.is_idle(sibling))
 }

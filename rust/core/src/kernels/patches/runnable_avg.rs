@@ -6,7 +6,7 @@
 //! with several tasks a CPU to be called overloaded or fully busy, where they used to have spare capacity.
 
 use super::super::env::{IdlestEnv, LbEnv, SgLbStats};
-use super::super::{Balance, Kernel, Signals, Wakeup, v5_5, v5_6};
+use super::super::{Balance, Kernel, Signals, Wakeup, v5_4, v5_5, v5_6};
 use crate::pelt::PeltForm;
 use crate::slot;
 
@@ -23,7 +23,7 @@ pub const KERNEL: Kernel = Kernel {
     name: "v5.6+runnable-avg",
     source: SOURCE,
     summary: SUMMARY,
-    signals: Signals { pelt_form: slot!(pelt_form) },
+    signals: Signals { pelt_form: slot!(pelt_form), ..v5_6::KERNEL.signals },
     balance: Balance {
         update_sg_lb_stats: slot!(update_sg_lb_stats),
         group_has_capacity: slot!(group_has_capacity),
@@ -41,10 +41,17 @@ fn pelt_form() -> PeltForm {
 
 /// kernel/sched/fair.c, v5.7, update_sg_lb_stats().
 fn update_sg_lb_stats(env: &mut LbEnv<'_>, index: usize) -> SgLbStats {
-    let mut sgs = v5_5::sum_runqueues(env, index);
-    let runs = v5_5::runs_within(env.group(index), env.excluded);
-    sgs.group_runnable = runs.map(|(start, end)| env.rqs.runnable[start..end].iter().sum::<u64>()).sum();
+    let mut sgs = sum_runqueues(env, index);
+    v5_5::collect_misfit(env, index, &mut sgs);
     v5_5::classify_sums(env, index, &mut sgs);
+    sgs
+}
+
+/// The loop of update_sg_lb_stats(), with the sum of runnable_avg.
+pub(in super::super) fn sum_runqueues(env: &mut LbEnv<'_>, index: usize) -> SgLbStats {
+    let mut sgs = v5_4::sum_runqueues(env, index);
+    let runs = v5_4::runs_within(env.group(index), env.excluded);
+    sgs.group_runnable = runs.map(|(start, end)| env.rqs.runnable[start..end].iter().sum::<u64>()).sum();
     sgs
 }
 

@@ -1,0 +1,231 @@
+"""A load of the user's own: tasks of several kinds under one clock."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from schedlab._arguments import bad_argument, choice, integer
+
+MOST_US = 3_600_000_000
+"""The longest time that a task may be given, us: an hour."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Task:
+    """What all kinds of task have: how many, when, how heavy, where.
+
+    Attributes:
+        n: how many equal tasks; pairs of a `PingPong`, children of a `ForkStorm`.
+        start_us: when they start, us after the clock.
+        jitter_us: each starts up to so much later, evenly drawn by the seed.
+        nice: nice level, -20 to 19.
+        mask: CPUs that they may use; None for all.
+        release: (time in us, CPUs): from then on they may use these CPUs.
+
+    Raises:
+        ValueError: a number is not an integer in its range, or a mask is empty.
+    """
+
+    n: int = 1
+    start_us: int = 0
+    jitter_us: int = 0
+    nice: int = 0
+    mask: tuple[int, ...] | None = None
+    release: tuple[int, tuple[int, ...]] | None = None
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Checks types and ranges; whether a CPU exists, the machine will say."""
+        put = object.__setattr__
+        put(self, "n", integer("n", self.n, 1))
+        for field in dataclasses.fields(self):
+            if field.name.endswith("_us"):
+                least = 1 if field.name in ("run_us", "sleep_us") else 0
+                put(self, field.name, integer(field.name, getattr(self, field.name), least, MOST_US))
+            elif field.name.endswith("_pct"):
+                put(self, field.name, integer(field.name, getattr(self, field.name), 0, 100))
+        put(self, "nice", integer("nice", self.nice, -20, 19))
+        if self.mask is not None:
+            put(self, "mask", _cpus("mask", self.mask))
+        if self.release is not None:
+            if not isinstance(self.release, Sequence) or len(self.release) != 2:
+                raise bad_argument("release", self.release, "must be a time in us and the CPUs from then on")
+            at_us, cpus = self.release
+            put(self, "release", (integer("release", at_us, 0, MOST_US), _cpus("release", cpus)))
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks that it makes, forked children included."""
+        return self.n
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry as the scenario's JSON has it."""
+        fields = dataclasses.asdict(self)
+        mask, release = fields.pop("mask"), fields.pop("release")
+        return {
+            "kind": self.kind,
+            **fields,
+            "mask": None if mask is None else list(mask),
+            "release": None if release is None else {"at_us": release[0], "mask": list(release[1])},
+        }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CpuHog(Task):
+    """Runs without end."""
+
+    kind: ClassVar[str] = "hog"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Periodic(Task):
+    """Runs for `run_us` of CPU time, sleeps for `sleep_us`, again; both spread evenly by `spread_pct`."""
+
+    run_us: int
+    sleep_us: int
+    spread_pct: int = 0
+
+    kind: ClassVar[str] = "periodic"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Barrier(Task):
+    """All `n` run for `run_us`, spread evenly by `imbalance_pct`, then meet, again.
+
+    `wait` is how they wait for the last: `spin` in user space, or asleep on a `futex`.
+    """
+
+    run_us: int
+    imbalance_pct: int = 0
+    wait: str = "futex"
+
+    kind: ClassVar[str] = "barrier"
+
+    def __post_init__(self) -> None:
+        """Checks the arguments."""
+        super().__post_init__()
+        choice("wait", self.wait, ("spin", "futex"))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PingPong(Task):
+    """`n` pairs pass one byte to and fro over two pipes; each side runs for `run_us` before it writes."""
+
+    run_us: int
+
+    kind: ClassVar[str] = "pingpong"
+
+    @property
+    def tasks(self) -> int:
+        """Two a pair."""
+        return 2 * self.n
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ForkStorm(Task):
+    """A parent forks `n` children, one each `gap_us`; each runs for `run_us` and exits."""
+
+    run_us: int
+    gap_us: int = 0
+
+    kind: ClassVar[str] = "fork"
+
+    @property
+    def tasks(self) -> int:
+        """The parent and its children."""
+        return 1 + self.n
+
+
+KINDS: dict[str, type[Task]] = {kind.kind: kind for kind in (CpuHog, Periodic, Barrier, PingPong, ForkStorm)}
+"""Every kind of task by the name it has in a scenario's JSON."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """Tasks of several kinds under one clock, for `duration_ms` after their start signal.
+
+    All tasks are forked beforehand and sleep; the clock starts when the first may wake, and the run ends with
+    it. A controller, which sleeps throughout, is a task of its own.
+
+    Attributes:
+        tasks: the kinds of task.
+        duration_ms: how long.
+
+    Raises:
+        ValueError: there is no task, or something else than a task.
+    """
+
+    tasks: tuple[Task, ...]
+    duration_ms: int = 1000
+
+    kind: ClassVar[str] = "tasks"
+
+    def __post_init__(self) -> None:
+        """Checks types; the core checks what depends on the machine."""
+        given = self.tasks if isinstance(self.tasks, Iterable) else (self.tasks,)
+        tasks = tuple(given)
+        for task in tasks:
+            if not isinstance(task, Task):
+                raise bad_argument("tasks", task, f"must be {', '.join(k.__name__ for k in KINDS.values())}")
+        if not tasks:
+            raise bad_argument("tasks", [], "must have at least one task")
+        object.__setattr__(self, "tasks", tasks)
+        object.__setattr__(self, "duration_ms", integer("duration_ms", self.duration_ms, 1, 3_600_000))
+
+    @property
+    def label(self) -> str:
+        """What runs, in short."""
+        return " + ".join(f"{task.tasks} {task.kind}" for task in self.tasks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The workload as the scenario's JSON has it."""
+        entries = [task.to_dict() for task in self.tasks]
+        return {"kind": self.kind, "duration_ms": self.duration_ms, "tasks": entries}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Workload:
+        """The workload that `to_dict` wrote.
+
+        Raises:
+            ValueError: a field is unknown or out of its range.
+        """
+        for name in fields:
+            choice("workload field", name, ("kind", "duration_ms", "tasks"))
+        entries = fields.get("tasks")
+        if not isinstance(entries, list):
+            raise bad_argument("workload.tasks", entries, "must be a list of objects with a `kind`")
+        tasks = tuple(_task(index, entry) for index, entry in enumerate(entries))
+        return cls(tasks, fields.get("duration_ms", 1000))
+
+
+def _task(index: int, entry: object) -> Task:
+    if not isinstance(entry, dict):
+        raise bad_argument(f"workload.tasks[{index}]", entry, "must be an object with a `kind`")
+    arguments = dict(entry)
+    kind = KINDS[choice(f"workload.tasks[{index}].kind", arguments.pop("kind", None), KINDS)]
+    known = sorted(field.name for field in dataclasses.fields(kind))
+    for name in arguments:
+        choice(f"field of workload.tasks[{index}]", name, known)
+    release = arguments.get("release")
+    if isinstance(release, dict):
+        arguments["release"] = (release.get("at_us"), release.get("mask"))
+    missing = [
+        field.name
+        for field in dataclasses.fields(kind)
+        if field.default is dataclasses.MISSING and field.name not in arguments
+    ]
+    if missing:
+        raise bad_argument(f"workload.tasks[{index}].{missing[0]}", None, "must be given")
+    return kind(**arguments)
+
+
+def _cpus(argument: str, cpus: object) -> tuple[int, ...]:
+    if isinstance(cpus, str) or not isinstance(cpus, Iterable):
+        raise bad_argument(argument, cpus, "must be CPU numbers")
+    numbers = tuple(integer(argument, cpu, 0, 4095) for cpu in cpus)
+    if not numbers:
+        raise bad_argument(argument, [], "must hold at least one CPU")
+    return numbers

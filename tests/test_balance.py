@@ -329,7 +329,7 @@ def numa_task_of(task: dict[str, Any], allowed: list[int] | None = None) -> Numa
     )
 
 
-@pytest.mark.parametrize("kernel", ("v5.6", "v5.7"))
+@pytest.mark.parametrize("kernel", ("v5.6", "v5.7", "v6.12"))
 def test_task_numa_find_cpu_answers_as_the_kernel(kernel: str) -> None:
     for case in vectors(f"numa-{kernel}"):
         p, out = case["p"], case["out"]
@@ -346,9 +346,11 @@ def test_task_numa_find_cpu_answers_as_the_kernel(kernel: str) -> None:
                 h_nr_running=case["h"],
                 load=case["load"],
                 util=case.get("util"),
+                runnable=case.get("run"),
                 capacity=case["cap"],
             ),
             imbalance_pct=case["pct"],
+            imb_numa_nr=case.get("imb_numa_nr", 1),
             threads_per_core=case["tpc"],
             numa_migrate_on=np.flatnonzero(case["on"]).tolist(),
             claimed_later=out.get("race_on"),
@@ -362,6 +364,7 @@ def test_task_numa_find_cpu_answers_as_the_kernel(kernel: str) -> None:
             "node_type": "t",
             "load": "load",
             "util": "util",
+            "runnable": "run",
             "compute_capacity": "cap",
             "nr_running": "nr",
         }

@@ -10,7 +10,7 @@ use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 use crate::kernels::Kernel;
 use crate::kernels::env::{RqStats, SystemState, TaskRef};
-use crate::kernels::numa::{NumaCpus, NumaEnv, NumaStats, NumaTask, v5_7};
+use crate::kernels::numa::{NumaCpus, NumaEnv, NumaStats, NumaTask};
 
 /// Node of the task, and of the places that it might go to.
 const NODES: [u32; 2] = [0, 1];
@@ -187,7 +187,7 @@ impl NumaCase {
         env.update_stats(&src_cpus);
         let load_too_imbalanced = env.is_too_imbalanced_by(env.p.load);
         let asks_balancer = env.dst_stats.node_type.is_some();
-        let adjusted_imbalance = asks_balancer.then(|| v5_7::imbalance_after_move(&env));
+        let adjusted_imbalance = asks_balancer.then(|| env.imbalance_after_move());
         if let Some(cpu) = self.claimed_later {
             check_cpu("claimed_later", cpu, nr_cpus)?;
             env.numa_migrate_on.set(cpu);
@@ -339,8 +339,8 @@ mod tests {
 
     use super::*;
     use crate::balance::parse;
-    use crate::kernels::numa::v6_12;
-    use crate::kernels::{v5_6, v5_7};
+    use crate::kernels::patches::numa_lb_reconcile;
+    use crate::kernels::{v5_6, v5_7, v6_12};
 
     fn decide(case: &Value, kernel: &Kernel) -> NumaOutcome {
         parse::<NumaCase>(&case.to_string()).unwrap().decide(kernel).unwrap()
@@ -370,15 +370,16 @@ mod tests {
         let v5_7 = decide(&case, &v5_7::KERNEL);
         assert_eq!((v5_7.best_cpu, v5_7.swap_with, v5_7.best_imp), (Some(3), None, 0));
         assert_eq!(v5_7.adjusted_imbalance, Some(0));
+        assert_eq!(decide(&case, &numa_lb_reconcile::KERNEL), v5_7, "the patch is what makes the difference");
     }
 
     /// `adjust_numa_imbalance`: v6.12 tolerates an imbalance only up to `imb_numa_nr` running tasks.
     #[test]
     fn v6_12_asks_how_many_tasks_the_node_may_have() {
         let mut case = towards_an_idle_cpu();
-        assert_eq!(decide(&case, &v6_12::NUMA_SIDE).best_cpu, Some(3));
+        assert_eq!(decide(&case, &v6_12::KERNEL).best_cpu, Some(3));
         case["imb_numa_nr"] = json!(1);
-        let outcome = decide(&case, &v6_12::NUMA_SIDE);
+        let outcome = decide(&case, &v6_12::KERNEL);
         assert_eq!((outcome.best_cpu, outcome.adjusted_imbalance), (None, Some(2)));
     }
 
@@ -393,10 +394,10 @@ mod tests {
             "curr": [member(2, [900, 100]), null],
         });
         assert_eq!(decide(&case, &v5_6::KERNEL).swap_with, Some(2));
-        assert_eq!(decide(&case, &v6_12::NUMA_SIDE).swap_with, None);
+        assert_eq!(decide(&case, &v6_12::KERNEL).swap_with, None);
         case["curr"][0]["numa_group"] = json!(8);
         case["curr"][0]["group_weights"] = json!([900, 100]);
-        assert_eq!(decide(&case, &v6_12::NUMA_SIDE).swap_with, Some(2));
+        assert_eq!(decide(&case, &v6_12::KERNEL).swap_with, Some(2));
     }
 
     /// `numa_idle_core`: v5.7 means to look for an idle core, and takes any idle CPU.
@@ -409,7 +410,7 @@ mod tests {
             "curr": [{"load": 1024, "task_weights": [0, 0], "group_weights": [0, 0]}, null, null, null],
         });
         assert_eq!(decide(&case, &v5_7::KERNEL).dst.idle_cpu, Some(5));
-        assert_eq!(decide(&case, &v6_12::NUMA_SIDE).dst.idle_cpu, Some(6));
+        assert_eq!(decide(&case, &v6_12::KERNEL).dst.idle_cpu, Some(6));
     }
 
     /// `task_numa_assign`: v5.7 finds another idle CPU if a rival claimed the one it wanted.

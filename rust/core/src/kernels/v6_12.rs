@@ -9,6 +9,7 @@
 //! * `detach_tasks`: the size of a task shrinks with each failed pass, instead of being ignored after some.
 //! * Wake-ups: how far the LLC is searched follows its utilization (`nr_idle_scan`), not the idle time of one CPU, and CPUs that
 //!   share an L2 are searched first.
+//! * NUMA placement: nodes are classed by runnable_avg, too ([`numa::v6_12`](super::numa::v6_12)).
 //! * Around the decisions see [`balance_rules`]; an active balance needs a pull that counts tasks.
 
 use super::env::{
@@ -22,7 +23,7 @@ use super::v5_4::{
     fbq_classify_rq, fits_capacity, leaves_reduced_capacity, migrate_degrades_locality, overutilized_after,
     runs_within,
 };
-use super::{Balance, Kernel, Wakeup, v5_4, v5_5, v5_7};
+use super::{Balance, Kernel, Wakeup, numa, v5_4, v5_5, v5_7};
 use crate::slot;
 use crate::topology::{SchedGroup, SdFlags};
 
@@ -54,6 +55,7 @@ pub const KERNEL: Kernel = Kernel {
         select_idle_sibling: slot!(select_idle_sibling),
         ..v5_7::KERNEL.wakeup
     },
+    numa: numa::v6_12::NUMA,
     ..v5_7::KERNEL
 };
 

@@ -7,7 +7,6 @@ use crate::balance::numa::{NumaCase, NumaOutcome, NumaStatsOutcome};
 use crate::balance::parse;
 use crate::error::SimError;
 use crate::kernels::Kernel;
-use crate::kernels::numa::v6_12;
 
 /// The families that [`check`] knows.
 pub const FAMILIES: &[&str] = &["numa-v5.6", "numa-v5.7", "numa-v6.12"];
@@ -28,11 +27,10 @@ fn decide(family: &str, line: &str, vector: &Value) -> Result<Value, SimError> {
 }
 
 fn kernel_of(family: &str) -> Result<&'static Kernel, SimError> {
-    match family {
-        "numa-v6.12" => Ok(&v6_12::NUMA_SIDE),
-        "numa-v5.6" | "numa-v5.7" => Kernel::named(family.trim_start_matches("numa-")),
-        _ => Err(SimError::invalid("family", family, format!("must be one of {}", FAMILIES.join(", ")))),
+    if !FAMILIES.contains(&family) {
+        return Err(SimError::invalid("family", family, format!("must be one of {}", FAMILIES.join(", "))));
     }
+    Kernel::named(family.trim_start_matches("numa-"))
 }
 
 fn numa_answer(outcome: &NumaOutcome) -> Value {

@@ -8,37 +8,20 @@
 //! How many tasks of imbalance are tolerated, and up to how many running (`imb_numa_nr`), is the load balancer's
 //! `adjust_numa_imbalance`.
 
-use super::super::{Balance, Kernel, Numa, v5_7 as kernel_v5_7};
-use super::{NumaEnv, NumaStats, NumaType, v5_7};
+use super::super::patches::numa_lb_reconcile;
+use super::super::{Numa, v5_7};
+use super::{NumaEnv, NumaStats, NumaType};
 use crate::cpumask::CpuMask;
 use crate::slot;
 
 /// The slots.
-pub const NUMA_V6_12: Numa = Numa {
+pub const NUMA: Numa = Numa {
     update_numa_stats: slot!(update_numa_stats),
     numa_idle_core: slot!(numa_idle_core),
     numa_classify: slot!(numa_classify),
     task_numa_compare: slot!(task_numa_compare),
-    ..v5_7::NUMA
+    ..v5_7::KERNEL.numa
 };
-
-/// v5.7 with everything of v6.12 that NUMA placement reads.
-pub const NUMA_SIDE: Kernel = Kernel {
-    name: "v5.7+numa-v6.12",
-    source: "kernel/sched/fair.c of Linux 6.12.0, NUMA placement",
-    summary: "v5.7 with the NUMA placement of v6.12.",
-    numa: NUMA_V6_12,
-    balance: Balance { adjust_numa_imbalance: slot!(adjust_numa_imbalance), ..kernel_v5_7::KERNEL.balance },
-    ..kernel_v5_7::KERNEL
-};
-
-/// Imbalance in tasks that is left alone: a pair that communicates.
-const NUMA_IMBALANCE_MIN: i64 = 2;
-
-/// kernel/sched/fair.c, v6.12, adjust_numa_imbalance().
-fn adjust_numa_imbalance(imbalance: i64, dst_running: u32, _src_running: u32, imb_numa_nr: u32) -> i64 {
-    if dst_running <= imb_numa_nr && imbalance <= NUMA_IMBALANCE_MIN { 0 } else { imbalance }
-}
 
 /// kernel/sched/fair.c, v6.12, task_numa_compare().
 fn task_numa_compare(env: &mut NumaEnv<'_>, taskimp: i64, groupimp: i64, may_move: bool) -> bool {
@@ -46,12 +29,12 @@ fn task_numa_compare(env: &mut NumaEnv<'_>, taskimp: i64, groupimp: i64, may_mov
     if shares_group && env.dst_stats.node_type == Some(NumaType::HasSpare) {
         return false;
     }
-    v5_7::task_numa_compare(env, taskimp, groupimp, may_move)
+    numa_lb_reconcile::task_numa_compare(env, taskimp, groupimp, may_move)
 }
 
 /// kernel/sched/fair.c, v6.12, update_numa_stats().
 fn update_numa_stats(env: &NumaEnv<'_>, cpus: &CpuMask, find_idle: bool) -> NumaStats {
-    let mut ns = v5_7::sum_runqueues(env, cpus, find_idle);
+    let mut ns = numa_lb_reconcile::sum_runqueues(env, cpus, find_idle);
     ns.runnable = cpus.iter().map(|cpu| env.rqs.runnable[cpu]).sum();
     ns.node_type = (env.kernel.numa.numa_classify.f)(env.imbalance_pct, &ns);
     ns

@@ -1,18 +1,28 @@
 //! Patches: what a series changes, as a table on the kernel that it was made for.
 
+pub mod numa_lb_reconcile;
 pub mod runnable_avg;
 
 use super::{Kernel, Origin, unknown, v5_6};
 use crate::error::{Result, SimError};
 
 /// All patches.
-pub static REGISTRY: &[Patch] = &[Patch {
-    name: "runnable-avg",
-    summary: runnable_avg::SUMMARY,
-    source: runnable_avg::SOURCE,
-    base: &v5_6::KERNEL,
-    patched: &runnable_avg::KERNEL,
-}];
+pub static REGISTRY: &[Patch] = &[
+    Patch {
+        name: "runnable-avg",
+        summary: runnable_avg::SUMMARY,
+        source: runnable_avg::SOURCE,
+        base: &v5_6::KERNEL,
+        patched: &runnable_avg::KERNEL,
+    },
+    Patch {
+        name: "numa-lb-reconcile",
+        summary: numa_lb_reconcile::SUMMARY,
+        source: numa_lb_reconcile::SOURCE,
+        base: &v5_6::KERNEL,
+        patched: &numa_lb_reconcile::KERNEL,
+    },
+];
 
 /// A patch: its hunks are the slots in which `patched` differs from `base`.
 #[derive(Clone, Copy, Debug)]

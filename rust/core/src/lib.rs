@@ -9,6 +9,7 @@
 pub mod balance;
 pub mod cpumask;
 pub mod error;
+pub mod group;
 pub mod kernels;
 pub mod load_weight;
 pub mod loadavg;

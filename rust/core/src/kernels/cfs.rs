@@ -1,49 +1,50 @@
 //! The completely fair queue of 2.6.23 to 6.5, in its form of v5.5 to v5.7: who runs next, and when one gives way.
 
 use super::Queue;
+use super::queue::{ChargeVerdict, Placement, Placing, QueueEnv, QueueForm, TickVerdict, WakeupVerdict};
 use crate::load_weight::{LoadWeight, calc_delta, calc_delta_fair};
-use crate::sim::rq::{CfsRq, NO_TASK, SchedEntity, Task, TaskId};
+use crate::sim::rq::{CfsRq, NO_TASK, SchedEntity, TaskId};
 use crate::sim::timeline::vruntime_before;
-use crate::sim::tunables::{Features, Tunables};
+use crate::sim::tunables::Tunables;
 use crate::slot;
 
 /// The table of this queue.
 pub const QUEUE: Queue = Queue {
+    queue_form: slot!(queue_form),
     place_entity: slot!(place_entity),
     pick_next_entity: slot!(pick_next_entity),
+    update_deadline: slot!(update_deadline),
     check_preempt_tick: slot!(check_preempt_tick),
+    check_preempt_wakeup: slot!(check_preempt_wakeup),
     wakeup_preempt_entity: slot!(wakeup_preempt_entity),
+    delay_dequeue: slot!(delay_dequeue),
 };
 
-/// What the queue's decisions read beside the queue.
-#[derive(Clone, Copy)]
-pub struct QueueEnv<'a> {
-    /// The table of slots.
-    pub queue: &'a Queue,
-    /// Latencies and granularities.
-    pub tunables: &'a Tunables,
-    /// Scheduler features.
-    pub features: &'a Features,
-    /// All tasks.
-    pub tasks: &'a [Task],
+fn queue_form() -> QueueForm {
+    QueueForm::Vruntime
 }
 
 /// kernel/sched/fair.c, v5.7, place_entity(): the vruntime of an entity that enters the queue.
 ///
 /// A new task starts one slice behind the queue (START_DEBIT); a sleeper gets credit for at most half a latency
-/// (GENTLE_FAIR_SLEEPERS), and never goes back.
-fn place_entity(env: &QueueEnv<'_>, cfs: &CfsRq, se: &SchedEntity, initial: bool) -> u64 {
+/// (GENTLE_FAIR_SLEEPERS), and never goes back. One that moves has brought its place with it.
+fn place_entity(env: &QueueEnv<'_>, cfs: &CfsRq, se: &SchedEntity, placing: Placing) -> Placement {
     let mut vruntime = cfs.min_vruntime;
-    if initial {
-        if env.features.start_debit {
-            vruntime = vruntime.wrapping_add(sched_vslice(env, cfs, se));
+    match placing {
+        Placing::New => {
+            if env.features.start_debit {
+                vruntime = vruntime.wrapping_add(sched_vslice(env, cfs, se));
+            }
         }
-    } else {
-        let latency = env.tunables.sched_latency_ns;
-        let credit = if env.features.gentle_fair_sleepers { latency >> 1 } else { latency };
-        vruntime = vruntime.wrapping_sub(credit);
+        Placing::Wakeup => {
+            let latency = env.tunables.sched_latency_ns;
+            let credit = if env.features.gentle_fair_sleepers { latency >> 1 } else { latency };
+            vruntime = vruntime.wrapping_sub(credit);
+        }
+        Placing::Move => vruntime = se.vruntime,
     }
-    if vruntime_before(se.vruntime, vruntime) { vruntime } else { se.vruntime }
+    let vruntime = if vruntime_before(se.vruntime, vruntime) { vruntime } else { se.vruntime };
+    Placement { vruntime, deadline: se.deadline, slice_ns: se.slice_ns }
 }
 
 /// kernel/sched/fair.c, v5.7, pick_next_entity(): the leftmost entity, unless a buddy may run without unfairness.
@@ -73,15 +74,9 @@ fn pick_next_entity(env: &QueueEnv<'_>, cfs: &CfsRq, curr: TaskId) -> TaskId {
     }
 }
 
-/// What a tick finds of the running entity.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TickVerdict {
-    /// It may run on.
-    RunOn,
-    /// Its slice is over; buddies must not bring it back at once.
-    SliceOver,
-    /// It is more than a slice ahead of the leftmost entity.
-    Ahead,
+/// No source in v5.7: its entities have no deadlines.
+fn update_deadline(_: &QueueEnv<'_>, _: &CfsRq) -> ChargeVerdict {
+    ChargeVerdict::default()
 }
 
 /// kernel/sched/fair.c, v5.7, check_preempt_tick(): whether the running entity has had its slice.
@@ -103,6 +98,13 @@ fn check_preempt_tick(env: &QueueEnv<'_>, cfs: &CfsRq) -> TickVerdict {
     }
 }
 
+/// kernel/sched/fair.c, v5.7, check_preempt_wakeup(): whether an entity that becomes runnable takes the CPU.
+fn check_preempt_wakeup(env: &QueueEnv<'_>, _: &CfsRq, curr: TaskId, task: TaskId) -> WakeupVerdict {
+    let (curr, task) = (&env.tasks[curr as usize].se, &env.tasks[task as usize].se);
+    let preempt = (env.queue.wakeup_preempt_entity.f)(env, curr, task) == 1;
+    WakeupVerdict { preempt, cancel_protection: false }
+}
+
 /// kernel/sched/fair.c, v5.7, wakeup_preempt_entity(): 1 if `se` is so far behind `curr` that it should preempt it, -1 if
 /// it is ahead, 0 in between.
 fn wakeup_preempt_entity(env: &QueueEnv<'_>, curr: &SchedEntity, se: &SchedEntity) -> i32 {
@@ -112,6 +114,11 @@ fn wakeup_preempt_entity(env: &QueueEnv<'_>, curr: &SchedEntity, se: &SchedEntit
     }
     let granularity = calc_delta_fair(env.tunables.wakeup_granularity_ns, se.weight, se.inv_weight);
     i32::from(vdiff > granularity as i64)
+}
+
+/// No source in v5.7: whoever sleeps is off the queue.
+fn delay_dequeue(_: &QueueEnv<'_>, _: &CfsRq, _: &SchedEntity) -> bool {
+    false
 }
 
 /// kernel/sched/fair.c, v5.7, __sched_period(): the time in which every entity runs once.

@@ -10,10 +10,12 @@
 )]
 
 pub mod cfs;
+pub mod eevdf;
 pub mod env;
 pub mod numa;
 pub mod o1;
 pub mod patches;
+pub mod queue;
 pub mod sis;
 pub mod sis_util;
 pub mod spec;
@@ -25,13 +27,13 @@ pub mod v6_12;
 
 use std::fmt;
 
-use self::cfs::{QueueEnv, TickVerdict};
 use self::env::{
     BalanceRules, GroupType, IdlestEnv, LbEnv, SdLbStats, SgLbStats, SrcQueue, TaskView, WakeAffineEnv,
     WakeCapEnv, WakeTarget,
 };
 use self::numa::{NumaEnv, NumaStats, NumaTask, NumaType};
 use self::patches::Patch;
+use self::queue::{ChargeVerdict, Placement, Placing, QueueEnv, QueueForm, TickVerdict, WakeupVerdict};
 use self::sis::{IdleSearch, PlacementRule};
 use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
@@ -82,7 +84,17 @@ impl Kernel {
     }
 
     /// This kernel with the slot called `name` filled as `from` fills it.
+    ///
+    /// The slots of a queue go together: one from a queue of another form is refused.
     pub fn with_slot(mut self, name: &str, from: &Self) -> Result<Self> {
+        let (form, other) = ((self.queue.queue_form.f)(), (from.queue.queue_form.f)());
+        if form != other && self.queue.slots().iter().any(|&(slot, _)| slot == name) {
+            let rule = format!(
+                "must come from a kernel whose queue is ordered by {form}, as in {}; that of {} is by {other}",
+                self.name, from.name
+            );
+            return Err(SimError::invalid("slot", format!("{name:?}"), rule));
+        }
         if self.signals.take(name, &from.signals)
             || self.queue.take(name, &from.queue)
             || self.balance.take(name, &from.balance)
@@ -199,14 +211,22 @@ slot_table! {
 slot_table! {
     /// Who runs next on a CPU, and when one gives way to another.
     Queue {
-        /// Virtual run time at which an entity enters the queue; true for a new one.
-        place_entity: fn(&QueueEnv<'_>, &CfsRq, &SchedEntity, bool) -> u64,
+        /// How the queue is ordered, and what its entities keep while they are off it.
+        queue_form: fn() -> QueueForm,
+        /// Where an entity enters the queue.
+        place_entity: fn(&QueueEnv<'_>, &CfsRq, &SchedEntity, Placing) -> Placement,
         /// The entity to run next, given the running one if it may go on.
         pick_next_entity: fn(&QueueEnv<'_>, &CfsRq, TaskId) -> TaskId,
-        /// Whether the running entity has had its slice.
+        /// What becomes of the running entity's deadline once it has been charged; only of a queue by deadline.
+        update_deadline: fn(&QueueEnv<'_>, &CfsRq) -> ChargeVerdict,
+        /// Whether the running entity has had its slice; a queue by deadline has said so when it charged the entity.
         check_preempt_tick: fn(&QueueEnv<'_>, &CfsRq) -> TickVerdict,
+        /// Whether the second entity, which becomes runnable, takes the CPU from the first.
+        check_preempt_wakeup: fn(&QueueEnv<'_>, &CfsRq, TaskId, TaskId) -> WakeupVerdict,
         /// 1 if the second entity should preempt the first, -1 if it is ahead of it, 0 in between.
         wakeup_preempt_entity: fn(&QueueEnv<'_>, &SchedEntity, &SchedEntity) -> i32,
+        /// Whether an entity that falls asleep stays queued until it is picked; never in a queue by virtual run time.
+        delay_dequeue: fn(&QueueEnv<'_>, &CfsRq, &SchedEntity) -> bool,
     }
 }
 
@@ -347,6 +367,16 @@ mod tests {
             .collect();
         assert_eq!(differing, ["calculate_imbalance"]);
         assert!(mixed.with_slot("calculate_imbalanze", &v5_5::KERNEL).is_err());
+    }
+
+    #[test]
+    fn a_queue_takes_no_slot_of_a_queue_of_another_form() {
+        let error = v5_7::KERNEL.with_slot("pick_next_entity", &v6_12::KERNEL).unwrap_err().to_string();
+        assert!(
+            error.starts_with("slot = \"pick_next_entity\"") && error.contains("virtual run time"),
+            "{error}"
+        );
+        assert!(v5_7::KERNEL.with_slot("pick_next_entity", &v5_5::KERNEL).is_ok());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! v6.12: four years of repairs on top of v5.7.
 //!
+//! * The queue: lag, eligibility, deadlines and slices instead of latencies ([`eevdf`](super::eevdf)).
 //! * Cores: a group that is one core of busy threads has a class of its own (`smt_balance`), groups of unequal numbers of
 //!   cores are compared by tasks a core (`sibling_imbalance`), asymmetric packing looks at whole cores, and the CPU that
 //!   balances for its group is one on an idle core (`should_we_balance`).
@@ -23,7 +24,7 @@ use super::v5_4::{
     fbq_classify_rq, fits_capacity, leaves_reduced_capacity, migrate_degrades_locality, overutilized_after,
     runs_within,
 };
-use super::{Balance, Kernel, Wakeup, numa, v5_4, v5_5, v5_7};
+use super::{Balance, Kernel, Wakeup, eevdf, numa, v5_4, v5_5, v5_7};
 use crate::slot;
 use crate::topology::{SchedGroup, SdFlags};
 
@@ -31,7 +32,8 @@ use crate::topology::{SchedGroup, SdFlags};
 pub const KERNEL: Kernel = Kernel {
     name: "v6.12",
     source: "kernel/sched/fair.c of Linux 6.12",
-    summary: "Balance between cores, a NUMA imbalance by size of the node, idle search by utilization of the LLC.",
+    summary: "The queue by eligibility and deadline (EEVDF). Balance between cores, a NUMA imbalance by size of the node, idle search by utilization of the LLC.",
+    queue: eevdf::QUEUE,
     balance: Balance {
         balance_rules: slot!(balance_rules),
         should_we_balance: slot!(should_we_balance),

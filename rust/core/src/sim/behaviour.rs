@@ -458,7 +458,7 @@ fn an_idle_cpu_stops_its_tick_after_a_whole_one() {
     assert!(!sim.nohz.idle_cpus.test(3));
     sim.this_cpu = 3;
     sim.pause_step(3);
-    sim.block(3, 0, TaskState::Sleeping);
+    sim.block(3, 0, TaskState::Sleeping, Why::Sleep);
     sim.arm(3);
     assert_eq!(sim.rqs[3].curr, NO_TASK);
     assert!(!sim.nohz.idle_cpus.test(3), "the tick goes on for a while");

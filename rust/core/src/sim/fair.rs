@@ -1,11 +1,12 @@
 //! The fair class on one runqueue: clocks, accounting, enqueue and dequeue, pick, tick, preemption.
 //!
-//! kernel/sched/fair.c of v5.5 to v5.7 on root queues; what generations do differently goes through `self.kernel`.
+//! kernel/sched/fair.c on root queues; what generations do differently goes through `self.kernel`.
 
 use super::Sim;
-use super::rq::{NO_TASK, TaskId, UTIL_AVG_UNCHANGED};
+use super::rq::{NO_TASK, TaskId, TaskState, UTIL_AVG_UNCHANGED};
 use super::timeline::vruntime_before;
-use crate::kernels::cfs::{QueueEnv, TickVerdict};
+use crate::kernels::eevdf::{self, entity_lag};
+use crate::kernels::queue::{ChargeVerdict, Placement, Placing, QueueEnv, QueueForm, TickVerdict};
 use crate::load_weight::calc_delta_fair;
 use crate::pelt::{self, PeltForm};
 use crate::record::TaskTraceState;
@@ -29,8 +30,12 @@ pub(super) enum Why {
     Sleep,
     /// It wakes up on another CPU than it fell asleep on.
     WakeElsewhere,
-    /// It is new, or moves while runnable: its vruntime travels relative to the queue's.
+    /// It moves while runnable: its vruntime travels relative to the queue's.
     Move,
+    /// It is new; its vruntime is relative to the queue's too.
+    New,
+    /// It exits: no queue keeps it.
+    Exit,
 }
 
 impl Sim<'_> {
@@ -74,7 +79,28 @@ impl Sim<'_> {
         se.exec_start = rq.clock;
         se.sum_exec_runtime += delta_exec;
         se.vruntime = se.vruntime.wrapping_add(calc_delta_fair(delta_exec, se.weight, se.inv_weight));
-        self.update_min_vruntime(cpu);
+        match self.queue_form {
+            QueueForm::Vruntime => self.update_min_vruntime(cpu),
+            QueueForm::Deadline => self.update_deadline(cpu, curr),
+        }
+    }
+
+    /// update_deadline() and what update_curr() does after it.
+    fn update_deadline(&mut self, cpu: usize, curr: TaskId) {
+        let ChargeVerdict { renewed, resched } = {
+            let env = queue_env!(self);
+            (self.kernel.queue.update_deadline.f)(&env, &self.rqs[cpu].cfs)
+        };
+        if let Some((deadline, slice_ns)) = renewed {
+            let se = &mut self.tasks[curr as usize].se;
+            se.deadline = deadline;
+            se.slice_ns = slice_ns;
+            se.slice_protected = false;
+        }
+        if resched {
+            self.resched_curr(cpu);
+            self.clear_buddies(cpu, curr);
+        }
     }
 
     /// update_min_vruntime(): the queue's virtual clock follows its least entity, and never goes back.
@@ -139,7 +165,7 @@ impl Sim<'_> {
         if se.avg.last_update_time != 0 {
             let on_rq = u64::from(se.on_rq);
             let runnable = match form {
-                PeltForm::Modern => on_rq,
+                PeltForm::Modern => u64::from(se.on_rq && !se.sched_delayed),
                 PeltForm::Old => se.weight,
             };
             if se.avg.update_se(self.pelt_table, form, now, se.weight, on_rq, runnable, running) {
@@ -173,10 +199,12 @@ impl Sim<'_> {
 
     /// enqueue_task_fair() and add_nr_running().
     pub(super) fn enqueue_task(&mut self, cpu: usize, task: TaskId, why: Why) {
-        self.util_est_enqueue(cpu, task);
         let id = task as usize;
+        if !self.tasks[id].se.sched_delayed {
+            self.util_est_enqueue(cpu, task);
+        }
         self.update_curr(cpu);
-        if why != Why::Sleep {
+        if self.queue_form == QueueForm::Vruntime && why != Why::Sleep {
             let min_vruntime = self.rqs[cpu].cfs.min_vruntime;
             let se = &mut self.tasks[id].se;
             se.vruntime = se.vruntime.wrapping_add(min_vruntime);
@@ -187,25 +215,85 @@ impl Sim<'_> {
             pelt::enqueue_runnable_load_avg(&mut self.rqs[cpu].cfs.avg, &se.avg, se.weight);
             self.mirror_signals(cpu);
         }
+        match (self.queue_form, why) {
+            // A new task was placed at its fork.
+            (QueueForm::Vruntime, Why::New | Why::Move) => {}
+            (_, Why::New) => self.place(cpu, task, Placing::New),
+            (_, Why::Move) => self.place(cpu, task, Placing::Move),
+            (_, Why::Sleep | Why::WakeElsewhere | Why::Exit) => self.place(cpu, task, Placing::Wakeup),
+        }
         self.list_push_head(cpu, task);
         let cfs = &mut self.rqs[cpu].cfs;
         cfs.load.add(self.tasks[id].se.weight);
         cfs.nr_running += 1;
-        if why != Why::Move {
-            self.tasks[id].se.vruntime = self.place_entity(cpu, task, false);
-        }
         let task_ref = &mut self.tasks[id];
         task_ref.se.on_rq = true;
         task_ref.queued_since_ns = self.now;
-        self.rqs[cpu].cfs.timeline.insert(task_ref.se.vruntime, task);
-        self.record.task_state(self.now, task, cpu, TaskTraceState::Waiting);
+        self.timeline_insert(cpu, task);
+        if !self.tasks[task as usize].se.sched_delayed {
+            self.record.task_state(self.now, task, cpu, TaskTraceState::Waiting);
+        }
         self.nr_running_changed(cpu);
     }
 
-    /// dequeue_task_fair() and sub_nr_running().
+    /// dequeue_task_fair() and sub_nr_running(); a task that falls asleep may stay queued instead.
     pub(super) fn dequeue_task(&mut self, cpu: usize, task: TaskId, why: Why) {
-        let id = task as usize;
         self.update_curr(cpu);
+        if why == Why::Sleep && self.delays_dequeue(cpu, task) {
+            self.update_load_avg(cpu, task, false);
+            self.util_est_dequeue(cpu, task, true);
+            if self.rqs[cpu].cfs.next == task {
+                self.rqs[cpu].cfs.next = NO_TASK;
+            }
+            self.tasks[task as usize].se.sched_delayed = true;
+            return;
+        }
+        self.dequeue_entity(cpu, task, why);
+    }
+
+    /// The end of a delayed dequeue: the entity has paid what it owed, and leaves.
+    fn finish_delayed_dequeue(&mut self, cpu: usize, task: TaskId) {
+        self.dequeue_entity(cpu, task, Why::Sleep);
+        let se = &mut self.tasks[task as usize].se;
+        se.sched_delayed = false;
+        if self.features.delay_zero {
+            se.vlag = se.vlag.min(0);
+        }
+    }
+
+    /// enqueue_task_fair() of a task whose dequeue is delayed: it wakes before it has left.
+    pub(super) fn requeue_delayed(&mut self, cpu: usize, task: TaskId) {
+        self.util_est_enqueue(cpu, task);
+        self.update_curr(cpu);
+        if self.features.delay_zero {
+            self.update_entity_lag(cpu, task);
+            if self.tasks[task as usize].se.vlag > 0 {
+                // It has waited for longer than it owed: placed anew, without the surplus.
+                self.timeline_remove(cpu, task);
+                self.rqs[cpu].cfs.nr_running -= 1;
+                self.tasks[task as usize].se.vlag = 0;
+                self.place(cpu, task, Placing::Wakeup);
+                self.rqs[cpu].cfs.nr_running += 1;
+                self.timeline_insert(cpu, task);
+            }
+        }
+        self.update_load_avg(cpu, task, false);
+        self.record.task_state(self.now, task, cpu, TaskTraceState::Waiting);
+        let task = &mut self.tasks[task as usize];
+        task.se.sched_delayed = false;
+        task.queued_since_ns = self.now;
+    }
+
+    /// Whether a task that falls asleep stays queued.
+    fn delays_dequeue(&self, cpu: usize, task: TaskId) -> bool {
+        let env = queue_env!(self);
+        self.queue_form == QueueForm::Deadline
+            && (self.kernel.queue.delay_dequeue.f)(&env, &self.rqs[cpu].cfs, &self.tasks[task as usize].se)
+    }
+
+    /// dequeue_entity() and sub_nr_running().
+    fn dequeue_entity(&mut self, cpu: usize, task: TaskId, why: Why) {
+        let id = task as usize;
         self.update_load_avg(cpu, task, false);
         if self.pelt_form == PeltForm::Old {
             let se = &self.tasks[id].se;
@@ -213,26 +301,80 @@ impl Sim<'_> {
             self.mirror_signals(cpu);
         }
         self.clear_buddies(cpu, task);
+        if self.queue_form == QueueForm::Deadline {
+            self.update_entity_lag(cpu, task);
+        }
+        if self.rqs[cpu].cfs.curr == task {
+            self.rqs[cpu].cfs.curr = NO_TASK;
+        } else {
+            self.timeline_remove(cpu, task);
+        }
         let cfs = &mut self.rqs[cpu].cfs;
         let se = &mut self.tasks[id].se;
-        if cfs.curr == task {
-            cfs.curr = NO_TASK;
-        } else {
-            cfs.timeline.remove(se.vruntime, task);
-        }
         se.on_rq = false;
         cfs.load.sub(se.weight);
         cfs.nr_running -= 1;
-        if why == Why::Move {
-            se.vruntime = se.vruntime.wrapping_sub(cfs.min_vruntime);
+        match self.queue_form {
+            QueueForm::Vruntime => {
+                if why == Why::Move {
+                    se.vruntime = se.vruntime.wrapping_sub(cfs.min_vruntime);
+                }
+                self.update_min_vruntime(cpu);
+            }
+            QueueForm::Deadline => {
+                if why == Why::Move && self.features.place_rel_deadline {
+                    se.deadline = se.deadline.wrapping_sub(se.vruntime);
+                    se.rel_deadline = true;
+                }
+            }
         }
         self.list_remove(cpu, task);
-        self.update_min_vruntime(cpu);
-        self.util_est_dequeue(cpu, task, why == Why::Sleep);
-        if why == Why::Sleep {
-            self.record.task_state(self.now, task, cpu, TaskTraceState::Asleep);
+        // The queue has not expected anything of a delayed entity since it fell asleep.
+        if !self.tasks[id].se.sched_delayed {
+            self.util_est_dequeue(cpu, task, matches!(why, Why::Sleep | Why::Exit));
         }
         self.nr_running_changed(cpu);
+    }
+
+    /// update_entity_lag(); the average that it needs becomes the reference of the queue's sums.
+    fn update_entity_lag(&mut self, cpu: usize, task: TaskId) {
+        let average = self.update_zero_vruntime(cpu);
+        let se = &mut self.tasks[task as usize].se;
+        se.vlag = entity_lag(average, se, self.tunables.tick_ns);
+    }
+
+    /// Moves the reference of the queue's sums to their average, and returns it.
+    fn update_zero_vruntime(&mut self, cpu: usize) -> u64 {
+        let cfs = &mut self.rqs[cpu].cfs;
+        let average = eevdf::clock_of(cfs, &self.tasks).avg_vruntime();
+        cfs.clock.set_zero_vruntime(average);
+        average
+    }
+
+    /// __enqueue_entity(): the entity waits in the queue's order.
+    fn timeline_insert(&mut self, cpu: usize, task: TaskId) {
+        let cfs = &mut self.rqs[cpu].cfs;
+        let se = &self.tasks[task as usize].se;
+        match self.queue_form {
+            QueueForm::Vruntime => cfs.timeline.insert(se.vruntime, task),
+            QueueForm::Deadline => {
+                cfs.clock.add(se.vruntime, se.weight);
+                cfs.timeline.insert(se.deadline, task);
+            }
+        }
+    }
+
+    /// __dequeue_entity(): it no longer waits.
+    fn timeline_remove(&mut self, cpu: usize, task: TaskId) {
+        let cfs = &mut self.rqs[cpu].cfs;
+        let se = &self.tasks[task as usize].se;
+        match self.queue_form {
+            QueueForm::Vruntime => cfs.timeline.remove(se.vruntime, task),
+            QueueForm::Deadline => {
+                cfs.clock.sub(se.vruntime, se.weight);
+                cfs.timeline.remove(se.deadline, task);
+            }
+        }
     }
 
     /// detach_entity_cfs_rq() of a task that migrates while runnable.
@@ -263,13 +405,22 @@ impl Sim<'_> {
         pelt::sync_entity_load_avg(&mut task.se.avg, last_update_time, task.se.weight, self.pelt_table, form);
     }
 
-    /// pick_next_task_fair() on a queue that has tasks: the next one runs; `prev` gives way unless it is the same.
-    pub(super) fn pick_next_task(&mut self, cpu: usize, prev: TaskId) -> TaskId {
-        self.update_curr(cpu);
-        let next = {
-            let env = queue_env!(self);
-            let cfs = &self.rqs[cpu].cfs;
-            (self.kernel.queue.pick_next_entity.f)(&env, cfs, cfs.curr)
+    /// pick_next_task_fair(): the next one runs; `prev` gives way unless it is the same. `None` if there is none.
+    pub(super) fn pick_next_task(&mut self, cpu: usize, prev: TaskId) -> Option<TaskId> {
+        let next = loop {
+            if self.rqs[cpu].cfs.nr_running == 0 {
+                return None;
+            }
+            self.update_curr(cpu);
+            let next = {
+                let env = queue_env!(self);
+                let cfs = &self.rqs[cpu].cfs;
+                (self.kernel.queue.pick_next_entity.f)(&env, cfs, cfs.curr)
+            };
+            if !self.tasks[next as usize].se.sched_delayed {
+                break next;
+            }
+            self.finish_delayed_dequeue(cpu, next);
         };
         self.clear_buddies(cpu, next);
         if next != prev {
@@ -279,7 +430,7 @@ impl Sim<'_> {
         // The latest to run stands at the head of the list: balancing, which comes from the tail, sees it last.
         self.list_remove(cpu, next);
         self.list_push_head(cpu, next);
-        next
+        Some(next)
     }
 
     /// put_prev_entity(): the running task goes back among the waiting.
@@ -289,23 +440,24 @@ impl Sim<'_> {
             return;
         }
         self.update_curr(cpu);
-        let vruntime = self.tasks[prev as usize].se.vruntime;
-        self.rqs[cpu].cfs.timeline.insert(vruntime, prev);
+        self.timeline_insert(cpu, prev);
         self.update_load_avg(cpu, prev, false);
         self.rqs[cpu].cfs.curr = NO_TASK;
         self.tasks[prev as usize].queued_since_ns = self.now;
-        self.record.task_state(self.now, prev, cpu, TaskTraceState::Waiting);
+        if self.tasks[prev as usize].state == TaskState::Runnable {
+            self.record.task_state(self.now, prev, cpu, TaskTraceState::Waiting);
+        }
     }
 
     /// set_next_entity(): the task leaves the waiting and runs.
     fn set_next_task(&mut self, cpu: usize, next: TaskId) {
-        let vruntime = self.tasks[next as usize].se.vruntime;
-        self.rqs[cpu].cfs.timeline.remove(vruntime, next);
+        self.timeline_remove(cpu, next);
         self.update_load_avg(cpu, next, false);
         let rq = &mut self.rqs[cpu];
         rq.cfs.curr = next;
         let task = &mut self.tasks[next as usize];
         task.se.exec_start = rq.clock;
+        task.se.slice_protected = true;
         task.se.prev_sum_exec_runtime = task.se.sum_exec_runtime;
         self.record.run_delay(cpu, self.now - task.queued_since_ns);
         self.record.task_state(self.now, next, cpu, TaskTraceState::Running);
@@ -314,7 +466,14 @@ impl Sim<'_> {
     /// task_tick_fair(): accounts the running task and takes the CPU from it when its slice is over.
     pub(super) fn task_tick(&mut self, cpu: usize) {
         let curr = self.rqs[cpu].cfs.curr;
+        let need_resched = self.rqs[cpu].need_resched;
         self.update_curr(cpu);
+        if self.rqs[cpu].need_resched && !need_resched {
+            self.record.metrics.preemptions_tick += 1;
+        }
+        if self.queue_form == QueueForm::Deadline {
+            self.update_zero_vruntime(cpu);
+        }
         self.update_load_avg(cpu, curr, false);
         if self.rqs[cpu].cfs.nr_running < 2 {
             return;
@@ -343,9 +502,11 @@ impl Sim<'_> {
         if self.rqs[cpu].cfs.curr == NO_TASK || curr == task {
             return;
         }
-        // check_preempt_wakeup().
+        // check_preempt_wakeup(), check_preempt_wakeup_fair().
+        let by_vruntime = self.queue_form == QueueForm::Vruntime;
         let scale = u64::from(self.rqs[cpu].cfs.nr_running) >= self.tunables.sched_nr_latency;
-        let next_marked = self.features.next_buddy && scale && !forked;
+        let delayed = self.tasks[task as usize].se.sched_delayed;
+        let next_marked = self.features.next_buddy && !forked && if by_vruntime { scale } else { !delayed };
         if next_marked {
             self.rqs[cpu].cfs.next = task;
         }
@@ -353,20 +514,22 @@ impl Sim<'_> {
             return;
         }
         self.update_curr(cpu);
-        let preempts = {
+        let verdict = {
             let env = queue_env!(self);
-            let (curr, task) = (&self.tasks[curr as usize].se, &self.tasks[task as usize].se);
-            (self.kernel.queue.wakeup_preempt_entity.f)(&env, curr, task) == 1
+            (self.kernel.queue.check_preempt_wakeup.f)(&env, &self.rqs[cpu].cfs, curr, task)
         };
-        if !preempts {
+        if verdict.cancel_protection {
+            self.tasks[curr as usize].se.slice_protected = false;
+        }
+        if !verdict.preempt {
             return;
         }
-        if !next_marked {
+        if by_vruntime && !next_marked {
             self.rqs[cpu].cfs.next = task;
         }
         self.record.metrics.preemptions_wakeup += 1;
         self.resched_curr(cpu);
-        if self.features.last_buddy && scale {
+        if by_vruntime && self.features.last_buddy && scale {
             self.rqs[cpu].cfs.last = curr;
         }
     }
@@ -388,9 +551,19 @@ impl Sim<'_> {
     }
 
     /// place_entity() of a task on a CPU's queue.
-    pub(super) fn place_entity(&self, cpu: usize, task: TaskId, initial: bool) -> u64 {
+    pub(super) fn place_entity(&self, cpu: usize, task: TaskId, placing: Placing) -> Placement {
         let env = queue_env!(self);
-        (self.kernel.queue.place_entity.f)(&env, &self.rqs[cpu].cfs, &self.tasks[task as usize].se, initial)
+        (self.kernel.queue.place_entity.f)(&env, &self.rqs[cpu].cfs, &self.tasks[task as usize].se, placing)
+    }
+
+    /// Places a task as [`Self::place_entity`] says.
+    fn place(&mut self, cpu: usize, task: TaskId, placing: Placing) {
+        let Placement { vruntime, deadline, slice_ns } = self.place_entity(cpu, task, placing);
+        let se = &mut self.tasks[task as usize].se;
+        se.vruntime = vruntime;
+        se.deadline = deadline;
+        se.slice_ns = slice_ns;
+        se.rel_deadline = false;
     }
 
     /// util_est_enqueue(): the queue expects what its new task needed before.

@@ -5,6 +5,9 @@ use super::program::Op;
 use super::rq::{NO_TASK, TaskId, TaskState};
 use super::timeline::vruntime_before;
 use crate::error::{Result, SimError};
+use crate::kernels::eevdf::{VirtualClock, clock_of};
+use crate::kernels::queue::QueueForm;
+use crate::load_weight::scale_load_down;
 use crate::pelt::PeltForm;
 
 /// Events between two sweeps over all tasks and CPUs.
@@ -67,7 +70,8 @@ impl Sim<'_> {
         let mut task = rq.list_head;
         while task != NO_TASK {
             let this = &self.tasks[task as usize];
-            if usize::from(this.cpu) != cpu || !this.se.on_rq || this.state != TaskState::Runnable {
+            let state = if this.se.sched_delayed { TaskState::Sleeping } else { TaskState::Runnable };
+            if usize::from(this.cpu) != cpu || !this.se.on_rq || this.state != state {
                 return self.broken(format!(
                     "task {task} is listed here, but is {:?} on CPU {}",
                     this.state, this.cpu
@@ -84,13 +88,19 @@ impl Sim<'_> {
             ));
         }
         let mut before = None;
-        for (vruntime, task) in rq.cfs.timeline.iter() {
-            if self.tasks[task as usize].se.vruntime != vruntime
-                || before.is_some_and(|b| vruntime_before(vruntime, b))
-            {
-                return self.broken(format!("task {task} stands at {vruntime} in the timeline"));
+        for (key, task) in rq.cfs.timeline.iter() {
+            let se = &self.tasks[task as usize].se;
+            let expected = match self.queue_form {
+                QueueForm::Vruntime => se.vruntime,
+                QueueForm::Deadline => se.deadline,
+            };
+            if key != expected || before.is_some_and(|b| vruntime_before(key, b)) {
+                return self.broken(format!("task {task} stands at {key} in the timeline"));
             }
-            before = Some(vruntime);
+            before = Some(key);
+        }
+        if self.queue_form == QueueForm::Deadline {
+            self.check_lags(cpu).or_else(|what| self.broken(what))?;
         }
         if self.stats.idle[cpu] != (rq.curr == NO_TASK && rq.cfs.nr_running == 0 && rq.wake_list.is_empty()) {
             return self.broken("its idle flag is wrong".to_owned());
@@ -226,6 +236,36 @@ impl Sim<'_> {
                 self.nohz.nr_cpus,
                 self.nr_busy_cpus
             ));
+        }
+        Ok(())
+    }
+
+    /// The sums of a queue by deadline are those of its entities, and what some are owed others owe.
+    fn check_lags(&self, cpu: usize) -> std::result::Result<(), String> {
+        let cfs = &self.rqs[cpu].cfs;
+        let mut clock = VirtualClock::new(cfs.clock.zero_vruntime);
+        for (_, task) in cfs.timeline.iter() {
+            let se = &self.tasks[task as usize].se;
+            clock.add(se.vruntime, se.weight);
+        }
+        if clock != cfs.clock {
+            return Err(format!("its sums are {:?}, those of its entities {clock:?}", cfs.clock));
+        }
+        let clock = clock_of(cfs, &self.tasks);
+        let average = clock.avg_vruntime();
+        let queued =
+            cfs.timeline.iter().map(|(_, task)| task).chain((cfs.curr != NO_TASK).then_some(cfs.curr));
+        let mut owed = 0;
+        let mut eligible = clock.avg_load == 0;
+        for task in queued {
+            let se = &self.tasks[task as usize].se;
+            let lag = average.wrapping_sub(se.vruntime) as i64;
+            owed += i128::from(lag) * i128::from(scale_load_down(se.weight));
+            eligible |= clock.entity_eligible(se.vruntime);
+        }
+        // The average is rounded down: the sum falls short by less than one unit of the load.
+        if owed > 0 || owed <= -i128::from(clock.avg_load.max(1)) || !eligible {
+            return Err(format!("lags add up to {owed} of weight {}", clock.avg_load));
         }
         Ok(())
     }

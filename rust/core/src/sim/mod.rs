@@ -36,6 +36,8 @@ pub mod cost;
 pub mod event;
 mod exec;
 mod fair;
+#[cfg(test)]
+mod fair_tests;
 mod invariants;
 pub mod program;
 pub mod rq;
@@ -61,10 +63,12 @@ use self::tunables::{Features, Tunables};
 use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 use crate::kernels::Kernel;
+use crate::kernels::eevdf::VirtualClock;
 use crate::kernels::env::{BalanceRules, RqStats, SgLbStats, SystemState};
+use crate::kernels::queue::QueueForm;
 use crate::load_weight::LoadWeight;
 use crate::pelt::{self, PeltForm, PeltTable, Removed};
-use crate::record::{Record, Trace};
+use crate::record::{Record, TaskTraceState, Trace};
 use crate::rng::Rng;
 use crate::topology::{MachineSpec, SchedDomains, SdFlags};
 use crate::workload::{Action, Load, TaskSpec};
@@ -109,6 +113,7 @@ pub struct Sim<'a> {
     kernel: Kernel,
     pelt_form: PeltForm,
     balance_rules: BalanceRules,
+    queue_form: QueueForm,
     tunables: &'a Tunables,
     features: &'a Features,
     pelt_table: &'a PeltTable,
@@ -324,21 +329,22 @@ impl<'a> Sim<'a> {
             }
             Next::Sleep => {
                 self.tasks[task as usize].program.phase = Phase::Begin;
-                self.block(cpu, task, TaskState::Sleeping);
+                self.block(cpu, task, TaskState::Sleeping, Why::Sleep);
             }
             Next::Exit => {
-                self.block(cpu, task, TaskState::Dead);
+                self.block(cpu, task, TaskState::Dead, Why::Exit);
                 self.task_dead(cpu, task);
             }
         }
     }
 
     /// The running task gives the CPU up: it sleeps or has exited.
-    fn block(&mut self, cpu: usize, task: TaskId, state: TaskState) {
+    fn block(&mut self, cpu: usize, task: TaskId, state: TaskState, why: Why) {
         self.update_rq_clock(cpu);
         self.rqs[cpu].step_end_ns = NEVER;
-        self.dequeue_task(cpu, task, Why::Sleep);
+        self.dequeue_task(cpu, task, why);
         self.tasks[task as usize].state = state;
+        self.record.task_state(self.now, task, cpu, TaskTraceState::Asleep);
         self.schedule(cpu);
     }
 
@@ -357,16 +363,20 @@ impl<'a> Sim<'a> {
         self.update_rq_clock(cpu);
         self.rqs[cpu].need_resched = false;
         let prev = self.rqs[cpu].curr;
-        // The task that just blocked is off the queue already.
+        // The task that just blocked is off the queue already, unless its dequeue is delayed.
         let queued_prev = self.rqs[cpu].cfs.curr;
-        let found = self.rqs[cpu].cfs.nr_running > 0 || self.newidle_balance(cpu);
-        self.record.schedule(cpu, !found);
+        let next = loop {
+            let next = self.pick_next_task(cpu, queued_prev);
+            if next.is_some() || !self.newidle_balance(cpu) {
+                break next;
+            }
+        };
+        self.record.schedule(cpu, next.is_none());
         self.rqs[cpu].need_resched = false;
-        if !found {
+        let Some(next) = next else {
             self.go_idle(cpu, prev);
             return;
-        }
-        let next = self.pick_next_task(cpu, queued_prev);
+        };
         if next == prev && queued_prev == prev {
             self.resume_step(cpu);
             return;
@@ -645,6 +655,7 @@ impl<'a> Sim<'a> {
             kernel: setup.kernel,
             pelt_form: (setup.kernel.signals.pelt_form.f)(),
             balance_rules: (setup.kernel.balance.balance_rules.f)(),
+            queue_form: (setup.kernel.queue.queue_form.f)(),
             tunables: &setup.tunables,
             features: &setup.features,
             pelt_table: &setup.pelt_table,
@@ -731,11 +742,14 @@ impl<'a> Sim<'a> {
         first.state = TaskState::Runnable;
         self.update_rq_clock(cpu);
         self.attach_new_task(cpu, 0);
-        self.enqueue_task(cpu, 0, Why::Move);
+        self.enqueue_task(cpu, 0, Why::New);
         self.schedule(cpu);
         self.arm(cpu);
     }
 }
+
+/// The kernel starts the virtual clock just before it wraps, to find bugs early.
+const FIRST_VRUNTIME: u64 = 0u64.wrapping_sub(1 << 20);
 
 /// A runqueue that has been idle for a while.
 fn idle_rq(now: u64, jiffies: u64, tunables: &Tunables) -> Rq {
@@ -743,8 +757,8 @@ fn idle_rq(now: u64, jiffies: u64, tunables: &Tunables) -> Rq {
     Rq {
         cfs: CfsRq {
             timeline: Timeline::default(),
-            // The kernel starts the virtual clock just before it wraps, to find bugs early.
-            min_vruntime: 0u64.wrapping_sub(1 << 20),
+            min_vruntime: FIRST_VRUNTIME,
+            clock: VirtualClock::new(FIRST_VRUNTIME),
             load: LoadWeight::default(),
             nr_running: 0,
             curr: NO_TASK,
@@ -784,20 +798,13 @@ fn idle_rq(now: u64, jiffies: u64, tunables: &Tunables) -> Rq {
 
 /// A task before its fork.
 fn new_task(id: usize, spec: &TaskSpec, form: PeltForm, seed: u64, now: u64) -> Task {
-    let load = spec.weight;
+    let mut se = SchedEntity::new(spec.weight, pelt::init_entity(spec.weight.weight, form));
+    if let Some(slice_ns) = spec.slice_ns {
+        se.slice_ns = slice_ns;
+        se.custom_slice = true;
+    }
     Task {
-        se: SchedEntity {
-            vruntime: 0,
-            weight: load.weight,
-            inv_weight: load.inv_weight,
-            on_rq: false,
-            exec_start: 0,
-            sum_exec_runtime: 0,
-            prev_sum_exec_runtime: 0,
-            avg: pelt::init_entity(load.weight, form),
-            util_est_enqueued: 0,
-            util_est_ewma: 0,
-        },
+        se,
         state: TaskState::New,
         cpu: 0,
         last_run_cpu: 0,

@@ -1,6 +1,7 @@
 //! Runqueues and tasks: plain data, each field with its twin in the kernel.
 
 use crate::cpumask::CpuMask;
+use crate::kernels::eevdf::VirtualClock;
 use crate::load_weight::LoadWeight;
 use crate::pelt::{Removed, SchedAvg};
 use crate::rng::Rng;
@@ -34,7 +35,7 @@ pub enum TaskState {
 /// `struct sched_entity` of a task.
 #[derive(Clone, Debug)]
 pub struct SchedEntity {
-    /// Weighted run time, ns; relative to min_vruntime while the task migrates.
+    /// Weighted run time, ns; in a queue by virtual run time relative to min_vruntime while the task migrates.
     pub vruntime: u64,
     /// `load.weight`, scaled by 1024.
     pub weight: u64,
@@ -48,12 +49,51 @@ pub struct SchedEntity {
     pub sum_exec_runtime: u64,
     /// `sum_exec_runtime` when the task was last picked.
     pub prev_sum_exec_runtime: u64,
+    /// Virtual time by which the present request is to be served; relative to `vruntime` if `rel_deadline`.
+    pub deadline: u64,
+    /// Lag when the entity last left a queue, virtual ns: what it was owed (`vlag`).
+    pub vlag: i64,
+    /// Length of a request, ns (`slice`).
+    pub slice_ns: u64,
+    /// The slice is the entity's own (sched_setattr()), not the system's.
+    pub custom_slice: bool,
+    /// `deadline` is what was left when the entity left its queue (`rel_deadline`).
+    pub rel_deadline: bool,
+    /// The running entity keeps the CPU for its slice while it is eligible; the kernel says so by `vlag == deadline`.
+    pub slice_protected: bool,
+    /// The entity sleeps, but stays queued until it is picked (`sched_delayed`).
+    pub sched_delayed: bool,
     /// The PELT signals.
     pub avg: SchedAvg,
     /// `util_est.enqueued`, with [`UTIL_AVG_UNCHANGED`] in bit 0.
     pub util_est_enqueued: u32,
     /// `util_est.ewma`.
     pub util_est_ewma: u32,
+}
+
+impl SchedEntity {
+    /// An entity that was never queued.
+    pub fn new(load: LoadWeight, avg: SchedAvg) -> Self {
+        Self {
+            vruntime: 0,
+            weight: load.weight,
+            inv_weight: load.inv_weight,
+            on_rq: false,
+            exec_start: 0,
+            sum_exec_runtime: 0,
+            prev_sum_exec_runtime: 0,
+            deadline: 0,
+            vlag: 0,
+            slice_ns: 0,
+            custom_slice: false,
+            rel_deadline: false,
+            slice_protected: false,
+            sched_delayed: false,
+            avg,
+            util_est_enqueued: 0,
+            util_est_ewma: 0,
+        }
+    }
 }
 
 /// `struct task_struct`, as far as the fair scheduler reads it, and what the task does.
@@ -102,17 +142,19 @@ pub struct Task {
 pub struct CfsRq {
     /// Waiting entities; the running one is not in it.
     pub timeline: Timeline,
-    /// `min_vruntime`.
+    /// `min_vruntime`; only of a queue by virtual run time.
     pub min_vruntime: u64,
+    /// Sums over the waiting entities; only of a queue by deadline.
+    pub clock: VirtualClock,
     /// Sum of the weights of all queued entities, the running one included (`load`).
     pub load: LoadWeight,
-    /// Queued entities, the running one included.
+    /// Queued entities, the running one and those whose dequeue is delayed included.
     pub nr_running: u32,
     /// The running task.
     pub curr: TaskId,
     /// `next` buddy.
     pub next: TaskId,
-    /// `last` buddy.
+    /// `last` buddy; only of a queue by virtual run time.
     pub last: TaskId,
     /// The queue's PELT signals.
     pub avg: SchedAvg,

@@ -13,12 +13,14 @@ pub struct TunableSettings {
     pub hz: Option<i64>,
     /// Half-life of PELT, in periods of 1024 us.
     pub pelt_half_life_ms: Option<i64>,
-    /// `sched_latency_ns`.
+    /// `sched_latency_ns`; kernels whose queue is ordered by deadline have none.
     pub sched_latency_ns: Option<i64>,
-    /// `sched_min_granularity_ns`.
+    /// `sched_min_granularity_ns`; kernels whose queue is ordered by deadline have none.
     pub min_granularity_ns: Option<i64>,
-    /// `sched_wakeup_granularity_ns`.
+    /// `sched_wakeup_granularity_ns`; kernels whose queue is ordered by deadline have none.
     pub wakeup_granularity_ns: Option<i64>,
+    /// `sched_base_slice_ns`; only kernels whose queue is ordered by deadline have it.
+    pub base_slice_ns: Option<i64>,
     /// `sched_migration_cost_ns`; -1 = tasks are always cache hot.
     pub migration_cost_ns: Option<i64>,
     /// `sched_nr_migrate`.
@@ -42,6 +44,8 @@ pub struct Tunables {
     pub min_granularity_ns: u64,
     /// Lead that protects the running entity from a waking one, ns.
     pub wakeup_granularity_ns: u64,
+    /// Slice of an entity that has none of its own, ns.
+    pub base_slice_ns: u64,
     /// Entities that a latency is shared by before it is stretched.
     pub sched_nr_latency: u64,
     /// Time for which a task that ran counts as cache hot, ns; -1 = always.
@@ -68,8 +72,10 @@ impl TunableSettings {
             ("sched_latency_ns", self.sched_latency_ns),
             ("min_granularity_ns", self.min_granularity_ns),
             ("wakeup_granularity_ns", self.wakeup_granularity_ns),
+            ("base_slice_ns", self.base_slice_ns),
         ] {
-            // The bounds of kernel/sysctl.c: 100 us (0 for the wake-up granularity) to 1 s.
+            // The bounds of kernel/sysctl.c: 100 us (0 for the wake-up granularity) to 1 s. Those of the base slice, which
+            // the kernel takes from debugfs unchecked, are the same here.
             let least = if name == "wakeup_granularity_ns" { 0 } else { 100_000 };
             if let Some(value) = value.filter(|value| !(least..=1_000_000_000).contains(value)) {
                 return Err(SimError::invalid(
@@ -104,6 +110,7 @@ impl TunableSettings {
             sched_latency_ns,
             min_granularity_ns,
             wakeup_granularity_ns: set(self.wakeup_granularity_ns, 1_000_000 * factor),
+            base_slice_ns: set(self.base_slice_ns, 750_000 * factor),
             sched_nr_latency: sched_latency_ns.div_ceil(min_granularity_ns),
             migration_cost_ns: self.migration_cost_ns.unwrap_or(500_000),
             nr_migrate: set(self.nr_migrate, 32) as u32,
@@ -148,14 +155,29 @@ macro_rules! features {
 }
 
 features! {
-    /// Sleepers get credit for half a latency only.
+    /// Sleepers get credit for half a latency only. Queues by virtual run time.
     gentle_fair_sleepers "GENTLE_FAIR_SLEEPERS": true,
-    /// New tasks start one slice late.
+    /// New tasks start one slice late. Queues by virtual run time.
     start_debit "START_DEBIT": true,
-    /// A waking task is preferred at the next pick even if it does not preempt.
+    /// A waking task is preferred at the next pick even if it does not preempt; a queue by deadline prefers it while it is
+    /// eligible.
     next_buddy "NEXT_BUDDY": false,
-    /// A task preempted by a wake-up is preferred at the next pick.
+    /// A task preempted by a wake-up is preferred at the next pick. Queues by virtual run time.
     last_buddy "LAST_BUDDY": true,
+    /// A task enters a queue with the lag that it left one with. Queues by deadline, as all up to DELAY_ZERO.
+    place_lag "PLACE_LAG": true,
+    /// The first request of a new task is half as long.
+    place_deadline_initial "PLACE_DEADLINE_INITIAL": true,
+    /// A task that migrates keeps what is left until its deadline.
+    place_rel_deadline "PLACE_REL_DEADLINE": true,
+    /// The running task keeps the CPU for its slice while it is eligible.
+    run_to_parity "RUN_TO_PARITY": true,
+    /// A waking task of shorter slice takes that protection away.
+    preempt_short "PREEMPT_SHORT": true,
+    /// A task that falls asleep while it is not eligible stays queued until it is picked.
+    delay_dequeue "DELAY_DEQUEUE": true,
+    /// What it is owed when it then leaves, or wakes, is forgotten.
+    delay_zero "DELAY_ZERO": true,
     /// Waking tasks may preempt.
     wakeup_preemption "WAKEUP_PREEMPTION": true,
     /// The search for an idle CPU is cut in proportion to the average idle time.
@@ -179,6 +201,7 @@ mod tests {
         let tunables = TunableSettings::default().resolve(8);
         assert_eq!((tunables.min_granularity_ns, tunables.wakeup_granularity_ns), (3_000_000, 4_000_000));
         assert_eq!(tunables.sched_nr_latency, 8);
+        assert_eq!(tunables.base_slice_ns, 3_000_000);
     }
 
     #[test]

@@ -5,12 +5,13 @@ use super::fair::Why;
 use super::rq::{Interrupt, NO_TASK, TaskId, TaskState};
 use crate::cpumask::CpuMask;
 use crate::kernels::env::{IdlestEnv, LbView, PlacedTask, WakeAffineEnv, WakeCapEnv, WakeCpu, WakeTarget};
+use crate::kernels::queue::{Placement, Placing, QueueForm};
 use crate::kernels::sis::{IdleSearch, PlacementRule};
 use crate::topology::SdFlags;
 
 /// Why a task needs a CPU (`SD_BALANCE_*`, `SD_WAKE_AFFINE`).
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Placing {
+enum CpuFor {
     Wakeup,
     Fork,
 }
@@ -30,6 +31,10 @@ impl Sim<'_> {
             return false;
         }
         let prev = usize::from(self.tasks[task as usize].cpu);
+        if self.tasks[task as usize].se.sched_delayed {
+            self.ttwu_runnable(this_cpu, prev, task);
+            return true;
+        }
         let (cpu, rule) = self.select_task_rq(this_cpu, waker, task, prev, sync);
         self.rqs[this_cpu].overhead_ns += self.cost.wakeup_ns;
         self.record.wakeup(this_cpu, prev, cpu, rule);
@@ -48,11 +53,25 @@ impl Sim<'_> {
         true
     }
 
+    /// ttwu_runnable() of a task that sleeps but is still queued: it stays where it is.
+    fn ttwu_runnable(&mut self, this_cpu: usize, cpu: usize, task: TaskId) {
+        self.rqs[this_cpu].overhead_ns += self.cost.wakeup_ns;
+        // No CPU was chosen, let alone an idle one.
+        self.record.wakeup(this_cpu, cpu, cpu, PlacementRule::Target);
+        self.record.domain_wakeup(self.topo, this_cpu, cpu);
+        self.update_rq_clock(cpu);
+        self.requeue_delayed(cpu, task);
+        self.check_preempt_curr(cpu, task, false);
+        self.tasks[task as usize].state = TaskState::Runnable;
+    }
+
     /// migrate_task_rq_fair() and __set_task_cpu() of a task that changes CPU in its sleep.
     fn migrate_sleeping(&mut self, task: TaskId, prev: usize, cpu: usize) {
-        let min_vruntime = self.rqs[prev].cfs.min_vruntime;
-        let entity = &mut self.tasks[task as usize].se;
-        entity.vruntime = entity.vruntime.wrapping_sub(min_vruntime);
+        if self.queue_form == QueueForm::Vruntime {
+            let min_vruntime = self.rqs[prev].cfs.min_vruntime;
+            let entity = &mut self.tasks[task as usize].se;
+            entity.vruntime = entity.vruntime.wrapping_sub(min_vruntime);
+        }
         self.remove_entity(prev, task);
         let task = &mut self.tasks[task as usize];
         task.se.exec_start = 0;
@@ -127,7 +146,7 @@ impl Sim<'_> {
             }
         }
         if let Some(level) = slow_level {
-            let cpu = self.find_idlest_cpu(task, this_cpu, level, prev, Placing::Wakeup);
+            let cpu = self.find_idlest_cpu(task, this_cpu, level, prev, CpuFor::Wakeup);
             return (self.allowed_or_fallback(task, cpu), PlacementRule::Idlest);
         }
         let (cpu, rule) = self.select_idle_sibling(this_cpu, task, prev, target);
@@ -253,7 +272,7 @@ impl Sim<'_> {
         self.task_fork(this_cpu, parent, child);
         let level = (self.topo.per_cpu[this_cpu].iter()).rposition(|sd| sd.flags.has(SdFlags::BALANCE_FORK));
         let cpu = match level {
-            Some(level) => self.find_idlest_cpu(child, this_cpu, level, this_cpu, Placing::Fork),
+            Some(level) => self.find_idlest_cpu(child, this_cpu, level, this_cpu, CpuFor::Fork),
             None => this_cpu,
         };
         let cpu = self.allowed_or_fallback(child, cpu);
@@ -265,16 +284,20 @@ impl Sim<'_> {
         self.record.metrics.forks += 1;
         self.update_rq_clock(cpu);
         self.attach_new_task(cpu, child);
-        self.enqueue_task(cpu, child, Why::Move);
+        self.enqueue_task(cpu, child, Why::New);
         self.check_preempt_curr(cpu, child, true);
     }
 
-    /// task_fork_fair(): the child starts at its parent's vruntime or a slice behind the queue, whichever is later.
+    /// task_fork_fair(): the child starts at its parent's vruntime or a slice behind the queue, whichever is later. A queue
+    /// by deadline places it where it is enqueued.
     fn task_fork(&mut self, this_cpu: usize, parent: TaskId, child: TaskId) {
+        if self.queue_form == QueueForm::Deadline {
+            return;
+        }
         self.update_rq_clock(this_cpu);
         self.update_curr(this_cpu);
         self.tasks[child as usize].se.vruntime = self.tasks[parent as usize].se.vruntime;
-        let vruntime = self.place_entity(this_cpu, child, true);
+        let Placement { vruntime, .. } = self.place_entity(this_cpu, child, Placing::New);
         let min_vruntime = self.rqs[this_cpu].cfs.min_vruntime;
         self.tasks[child as usize].se.vruntime = vruntime.wrapping_sub(min_vruntime);
     }
@@ -286,12 +309,12 @@ impl Sim<'_> {
         this_cpu: usize,
         level: usize,
         prev: usize,
-        placing: Placing,
+        placing: CpuFor,
     ) -> usize {
         let topo = self.topo;
         let flag = match placing {
-            Placing::Wakeup => SdFlags::BALANCE_WAKE,
-            Placing::Fork => SdFlags::BALANCE_FORK,
+            CpuFor::Wakeup => SdFlags::BALANCE_WAKE,
+            CpuFor::Fork => SdFlags::BALANCE_FORK,
         };
         let may_use = |sim: &Self, span: &CpuMask| {
             sim.tasks[task as usize].allowed.as_ref().is_none_or(|allowed| allowed.intersects(span))
@@ -300,7 +323,7 @@ impl Sim<'_> {
             return prev;
         }
         // A new task has no history to age.
-        if placing != Placing::Fork {
+        if placing != CpuFor::Fork {
             self.sync_entity(task);
         }
         let mut cpu = this_cpu;
@@ -323,7 +346,7 @@ impl Sim<'_> {
                         util: self.task_util_est(task),
                         runnable: task_ref.se.avg.runnable_avg,
                         cpu: usize::from(task_ref.cpu),
-                        new: placing == Placing::Fork,
+                        new: placing == CpuFor::Fork,
                         queued: false,
                         allowed: task_ref.allowed.as_deref(),
                         unrestricted: task_ref.allowed.is_none(),

@@ -6,6 +6,7 @@
 pub mod arithmetic;
 pub mod balance;
 pub mod domains;
+pub mod eevdf;
 pub mod numa;
 pub mod o1;
 
@@ -25,8 +26,8 @@ pub type Check = fn(family: &str, line: &str) -> Result<(), String>;
 pub struct Family {
     /// The file's name without its suffixes.
     pub name: &'static str,
-    /// What replays a case; `None` for a family that is known but whose subject is not modelled.
-    pub check: Option<Check>,
+    /// What replays a case.
+    pub check: Check,
 }
 
 /// What became of the cases of one file.
@@ -52,7 +53,7 @@ pub fn family_of(file_name: &str) -> Option<Family> {
 
 /// Replays every case in the (decompressed) text of a vector file, on all threads of the current pool.
 pub fn check_lines(file_name: &str, text: &str) -> FamilyReport {
-    let Some(Family { name, check: Some(check) }) = family_of(file_name) else {
+    let Some(Family { name, check }) = family_of(file_name) else {
         return FamilyReport {
             family: stem(file_name).to_owned(),
             modelled: false,
@@ -87,11 +88,11 @@ const FAMILIES: &[Family] = &[
     replayed("pelt_modern_unit", arithmetic::check),
     replayed("pelt_old_seq", arithmetic::check),
     replayed("pelt_tables", arithmetic::check),
-    not_modelled("eevdf_deadline"),
-    not_modelled("eevdf_place"),
-    not_modelled("eevdf_reweight"),
-    not_modelled("eevdf_state"),
-    not_modelled("group_shares"),
+    replayed("eevdf_deadline", eevdf::check),
+    replayed("eevdf_place", eevdf::check),
+    replayed("eevdf_reweight", eevdf::check),
+    replayed("eevdf_state", eevdf::check),
+    replayed("group_shares", eevdf::check),
     replayed("smpnice_2_6", o1::check),
     replayed("detach-v5.4", balance::check),
     replayed("detach-v5.5", balance::check),
@@ -128,12 +129,7 @@ const FAMILIES: &[Family] = &[
 
 /// A family that is replayed.
 const fn replayed(name: &'static str, check: Check) -> Family {
-    Family { name, check: Some(check) }
-}
-
-/// A family that is known, but whose subject is not modelled.
-const fn not_modelled(name: &'static str) -> Family {
-    Family { name, check: None }
+    Family { name, check }
 }
 
 /// A file name without folders and without the suffixes of vector files.

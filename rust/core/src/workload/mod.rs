@@ -66,6 +66,8 @@ pub struct TaskSpec {
     pub start_ns: u64,
     /// Up to how much later, drawn by the seed, ns.
     pub start_jitter_ns: u64,
+    /// A slice of its own (sched_setattr()), for kernels whose queue has slices; `None` = the system's.
+    pub slice_ns: Option<u64>,
 }
 
 /// Stacks, task structures and buffers of a task that does little with memory, KiB: assumed.
@@ -83,6 +85,7 @@ impl TaskSpec {
             allowed: None,
             start_ns: 0,
             start_jitter_ns: 0,
+            slice_ns: None,
         }
     }
 }

@@ -1,0 +1,313 @@
+//! The queue of v6.12: earliest eligible virtual deadline first (EEVDF).
+//!
+//! An entity's *lag* is what it is owed: how far its virtual run time is behind the weighted average of the queue. It is
+//! *eligible* while the lag is not negative. Among the eligible, the one whose request (slice) is due first runs. Lag
+//! outlives sleep and migration. An entity that falls asleep while it owes time stays queued until it has paid
+//! (delayed dequeue).
+//!
+//! The functions below the table are plain arithmetic over entities and sums: the engine, the vectors and Python call
+//! the same ones.
+
+use super::Queue;
+use super::queue::{ChargeVerdict, Placement, Placing, QueueEnv, QueueForm, TickVerdict, WakeupVerdict};
+use crate::load_weight::{calc_delta_fair, scale_load_down};
+use crate::sim::rq::{CfsRq, NO_TASK, SchedEntity, Task, TaskId};
+use crate::sim::timeline::vruntime_before;
+use crate::slot;
+
+/// The table of this queue.
+pub const QUEUE: Queue = Queue {
+    queue_form: slot!(queue_form),
+    place_entity: slot!(place_entity),
+    pick_next_entity: slot!(pick_next_entity),
+    update_deadline: slot!(update_deadline),
+    check_preempt_tick: slot!(check_preempt_tick),
+    check_preempt_wakeup: slot!(check_preempt_wakeup),
+    wakeup_preempt_entity: slot!(wakeup_preempt_entity),
+    delay_dequeue: slot!(delay_dequeue),
+};
+
+fn queue_form() -> QueueForm {
+    QueueForm::Deadline
+}
+
+/// kernel/sched/fair.c, v6.12, place_entity(): a new entity starts in the middle of a slice, any other with its lag.
+fn place_entity(env: &QueueEnv<'_>, cfs: &CfsRq, se: &SchedEntity, placing: Placing) -> Placement {
+    let rules = PlaceRules {
+        base_slice_ns: env.tunables.base_slice_ns,
+        keep_lag: env.features.place_lag && cfs.nr_running > 0,
+        keep_deadline: env.features.place_rel_deadline,
+        half_slice: env.features.place_deadline_initial && placing == Placing::New,
+    };
+    place(&clock_of(cfs, env.tasks), se, rules)
+}
+
+/// kernel/sched/fair.c, v6.12, pick_next_entity(): an eligible buddy, or what pick_eevdf() finds.
+fn pick_next_entity(env: &QueueEnv<'_>, cfs: &CfsRq, _curr: TaskId) -> TaskId {
+    let clock = clock_of(cfs, env.tasks);
+    if env.features.next_buddy
+        && cfs.next != NO_TASK
+        && clock.entity_eligible(env.tasks[cfs.next as usize].se.vruntime)
+    {
+        return cfs.next;
+    }
+    pick(env, cfs, &clock)
+}
+
+/// kernel/sched/fair.c, v6.12, update_curr(): a request that was served is renewed, and the CPU goes to whoever is due.
+///
+/// So it does when the running entity is no longer eligible and a shorter slice has cancelled its protection.
+fn update_deadline(env: &QueueEnv<'_>, cfs: &CfsRq) -> ChargeVerdict {
+    let curr = &env.tasks[cfs.curr as usize].se;
+    let renewed = next_deadline(curr, env.tunables.base_slice_ns);
+    let resched = renewed.is_some() || did_preempt_short(env, cfs, curr);
+    ChargeVerdict { renewed, resched: resched && cfs.nr_running > 1 }
+}
+
+/// kernel/sched/fair.c, v6.12, did_preempt_short().
+fn did_preempt_short(env: &QueueEnv<'_>, cfs: &CfsRq, curr: &SchedEntity) -> bool {
+    env.features.preempt_short
+        && !curr.slice_protected
+        && !clock_of(cfs, env.tasks).entity_eligible(curr.vruntime)
+}
+
+/// kernel/sched/fair.c, v6.12, entity_tick(): nothing of its own; what ends a slice is the charge before it.
+fn check_preempt_tick(_: &QueueEnv<'_>, _: &CfsRq) -> TickVerdict {
+    TickVerdict::RunOn
+}
+
+/// kernel/sched/fair.c, v6.12, check_preempt_wakeup_fair(): the entity takes the CPU if it would be picked now.
+fn check_preempt_wakeup(env: &QueueEnv<'_>, cfs: &CfsRq, curr: TaskId, task: TaskId) -> WakeupVerdict {
+    let clock = clock_of(cfs, env.tasks);
+    let (running, woken) = (&env.tasks[curr as usize].se, &env.tasks[task as usize].se);
+    let cancel_protection = env.features.preempt_short && do_preempt_short(&clock, woken, running);
+    let protected = running.slice_protected && !cancel_protection;
+    WakeupVerdict { preempt: pick_with(env, cfs, &clock, protected) == task, cancel_protection }
+}
+
+/// kernel/sched/fair.c, v6.12, do_preempt_short(): whether an eligible entity of shorter slice goes before the running one.
+fn do_preempt_short(clock: &VirtualClock, woken: &SchedEntity, running: &SchedEntity) -> bool {
+    woken.slice_ns < running.slice_ns
+        && clock.entity_eligible(woken.vruntime)
+        && (vruntime_before(woken.deadline, running.deadline) || !clock.entity_eligible(running.vruntime))
+}
+
+/// kernel/sched/fair.c, v6.12, entity_before(): 1 if the second entity's deadline is earlier, -1 if it is later.
+///
+/// No decision of this queue asks for it: arrivals are judged by `check_preempt_wakeup`.
+fn wakeup_preempt_entity(_: &QueueEnv<'_>, curr: &SchedEntity, se: &SchedEntity) -> i32 {
+    (curr.deadline.wrapping_sub(se.deadline) as i64).signum() as i32
+}
+
+/// kernel/sched/fair.c, v6.12, dequeue_entity(): whether an entity that falls asleep stays queued until it has paid.
+fn delay_dequeue(env: &QueueEnv<'_>, cfs: &CfsRq, se: &SchedEntity) -> bool {
+    env.features.delay_dequeue && !clock_of(cfs, env.tasks).entity_eligible(se.vruntime)
+}
+
+/// pick_eevdf() on a queue, as things stand.
+fn pick(env: &QueueEnv<'_>, cfs: &CfsRq, clock: &VirtualClock) -> TaskId {
+    let protected = cfs.curr != NO_TASK && env.tasks[cfs.curr as usize].se.slice_protected;
+    pick_with(env, cfs, clock, protected)
+}
+
+/// pick_eevdf() on a queue; an empty one gives [`NO_TASK`].
+fn pick_with(env: &QueueEnv<'_>, cfs: &CfsRq, clock: &VirtualClock, protected: bool) -> TaskId {
+    let candidate = |task: TaskId| {
+        let se = &env.tasks[task as usize].se;
+        Candidate { id: task, vruntime: se.vruntime, deadline: se.deadline }
+    };
+    let curr = running_entity(cfs, env.tasks).map(|_| candidate(cfs.curr));
+    let queued = cfs.timeline.iter().map(|(_, task)| candidate(task));
+    let picked = pick_eevdf(clock, curr, protected && env.features.run_to_parity, queued);
+    // Some entity is always eligible, unless the sums overflowed; then the first one has to do.
+    picked.or_else(|| cfs.timeline.first().map(|(_, task)| task)).unwrap_or(cfs.curr)
+}
+
+/// The queue's clock with the running entity, which is not among the waiting, counted in.
+pub fn clock_of(cfs: &CfsRq, tasks: &[Task]) -> VirtualClock {
+    match running_entity(cfs, tasks) {
+        Some(curr) => cfs.clock.with(curr.vruntime, curr.weight),
+        None => cfs.clock,
+    }
+}
+
+fn running_entity<'a>(cfs: &CfsRq, tasks: &'a [Task]) -> Option<&'a SchedEntity> {
+    (cfs.curr != NO_TASK).then(|| &tasks[cfs.curr as usize].se).filter(|se| se.on_rq)
+}
+
+/// The weighted sum of a queue's virtual run times, kept as entities come and go.
+///
+/// Virtual run times count from a reference that follows the average, so that the sum stays small on a clock that wraps.
+/// No decision depends on the reference; 6.12.0 takes the smallest virtual run time, later stable releases the average.
+/// Widths and overflow are the kernel's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct VirtualClock {
+    /// The reference (`zero_vruntime`; `min_vruntime` in 6.12.0).
+    pub zero_vruntime: u64,
+    /// Sum of (vruntime - reference) * unscaled weight (`avg_vruntime`).
+    pub avg_vruntime: i64,
+    /// Sum of unscaled weights (`avg_load`).
+    pub avg_load: i64,
+}
+
+impl VirtualClock {
+    /// The clock of an empty queue.
+    pub const fn new(zero_vruntime: u64) -> Self {
+        Self { zero_vruntime, avg_vruntime: 0, avg_load: 0 }
+    }
+
+    /// kernel/sched/fair.c, v6.12, avg_vruntime_add(): an entity of scaled weight `weight` joins.
+    #[inline]
+    pub fn add(&mut self, vruntime: u64, weight: u64) {
+        let weight = scale_load_down(weight) as i64;
+        self.avg_vruntime = self.avg_vruntime.wrapping_add(self.key(vruntime).wrapping_mul(weight));
+        self.avg_load = self.avg_load.wrapping_add(weight);
+    }
+
+    /// kernel/sched/fair.c, v6.12, avg_vruntime_sub(): it leaves.
+    #[inline]
+    pub fn sub(&mut self, vruntime: u64, weight: u64) {
+        let weight = scale_load_down(weight) as i64;
+        self.avg_vruntime = self.avg_vruntime.wrapping_sub(self.key(vruntime).wrapping_mul(weight));
+        self.avg_load = self.avg_load.wrapping_sub(weight);
+    }
+
+    /// This clock with one more entity.
+    #[inline]
+    #[must_use]
+    pub fn with(mut self, vruntime: u64, weight: u64) -> Self {
+        self.add(vruntime, weight);
+        self
+    }
+
+    /// kernel/sched/fair.c, v6.12, avg_vruntime(): the weighted average, rounded down; the reference if nothing is queued.
+    #[inline]
+    pub fn avg_vruntime(&self) -> u64 {
+        let average = match self.avg_load {
+            0 => 0,
+            load => self.avg_vruntime.wrapping_div_euclid(load),
+        };
+        self.zero_vruntime.wrapping_add_signed(average)
+    }
+
+    /// kernel/sched/fair.c, v6.12, vruntime_eligible(): whether an entity is not ahead of the average, without a division.
+    #[inline]
+    pub fn entity_eligible(&self, vruntime: u64) -> bool {
+        self.avg_vruntime >= self.key(vruntime).wrapping_mul(self.avg_load)
+    }
+
+    /// kernel/sched/fair.c, v6.12, avg_vruntime_update(): moves the reference.
+    #[inline]
+    pub fn set_zero_vruntime(&mut self, zero_vruntime: u64) {
+        let delta = self.key(zero_vruntime);
+        self.avg_vruntime = self.avg_vruntime.wrapping_sub(self.avg_load.wrapping_mul(delta));
+        self.zero_vruntime = zero_vruntime;
+    }
+
+    /// kernel/sched/fair.c, v6.12, entity_key().
+    #[inline]
+    fn key(&self, vruntime: u64) -> i64 {
+        vruntime.wrapping_sub(self.zero_vruntime) as i64
+    }
+}
+
+/// kernel/sched/fair.c, v6.12, entity_lag(): what the entity is owed in virtual time, within two slices or a tick.
+pub fn entity_lag(avg_vruntime: u64, se: &SchedEntity, tick_ns: u64) -> i64 {
+    let longest = tick_ns.max(se.slice_ns.wrapping_mul(2));
+    let limit = calc_delta_fair(longest, se.weight, se.inv_weight) as i64;
+    let lag = avg_vruntime.wrapping_sub(se.vruntime) as i64;
+    lag.min(limit).max(limit.wrapping_neg())
+}
+
+/// How [`place`] places.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlaceRules {
+    /// Slice of an entity that has no slice of its own, ns.
+    pub base_slice_ns: u64,
+    /// The entity enters with its lag (PLACE_LAG); meaningless on an empty queue.
+    pub keep_lag: bool,
+    /// What was left of its request is honoured (PLACE_REL_DEADLINE).
+    pub keep_deadline: bool,
+    /// Its first request is half as long (PLACE_DEADLINE_INITIAL).
+    pub half_slice: bool,
+}
+
+/// kernel/sched/fair.c, v6.12, place_entity(): where an entity enters a queue whose clock, running entity included, is `clock`.
+///
+/// Its arrival moves the average towards it; the lag is stretched so that it has its old lag once it is in.
+pub fn place(clock: &VirtualClock, se: &SchedEntity, rules: PlaceRules) -> Placement {
+    let slice_ns = if se.custom_slice { se.slice_ns } else { rules.base_slice_ns };
+    let lag = if rules.keep_lag && se.vlag != 0 {
+        let load = clock.avg_load;
+        let joined = load.wrapping_add(scale_load_down(se.weight) as i64);
+        se.vlag.wrapping_mul(joined).wrapping_div(if load == 0 { 1 } else { load })
+    } else {
+        0
+    };
+    let vruntime = clock.avg_vruntime().wrapping_add_signed(lag.wrapping_neg());
+    if rules.keep_deadline && se.rel_deadline {
+        return Placement { vruntime, deadline: vruntime.wrapping_add(se.deadline), slice_ns };
+    }
+    let request = calc_delta_fair(slice_ns, se.weight, se.inv_weight);
+    let request = if rules.half_slice { request / 2 } else { request };
+    Placement { vruntime, deadline: vruntime.wrapping_add(request), slice_ns }
+}
+
+/// kernel/sched/fair.c, v6.12, update_deadline(): deadline and slice of the next request, if the present one is served.
+#[inline]
+pub fn next_deadline(se: &SchedEntity, base_slice_ns: u64) -> Option<(u64, u64)> {
+    if vruntime_before(se.vruntime, se.deadline) {
+        return None;
+    }
+    let slice_ns = if se.custom_slice { se.slice_ns } else { base_slice_ns };
+    Some((se.vruntime.wrapping_add(calc_delta_fair(slice_ns, se.weight, se.inv_weight)), slice_ns))
+}
+
+/// kernel/sched/fair.c, v6.12, reweight_eevdf(): virtual run time and deadline of a queued entity under another weight.
+///
+/// What it is owed and what is left of its request stay the same in real time.
+pub fn reweight_eevdf(avg_vruntime: u64, se: &SchedEntity, new_weight: u64, tick_ns: u64) -> (u64, u64) {
+    let rescaled = |virtual_time: i64| {
+        virtual_time.wrapping_mul(se.weight as i64).checked_div(new_weight as i64).unwrap_or(virtual_time)
+    };
+    let vruntime = if se.vruntime == avg_vruntime {
+        se.vruntime
+    } else {
+        avg_vruntime.wrapping_add_signed(rescaled(entity_lag(avg_vruntime, se, tick_ns)).wrapping_neg())
+    };
+    let left = se.deadline.wrapping_sub(avg_vruntime) as i64;
+    (vruntime, avg_vruntime.wrapping_add_signed(rescaled(left)))
+}
+
+/// An entity as [`pick_eevdf`] sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Candidate<T> {
+    /// What the caller knows it by.
+    pub id: T,
+    /// Virtual run time.
+    pub vruntime: u64,
+    /// Virtual deadline.
+    pub deadline: u64,
+}
+
+/// kernel/sched/fair.c, v6.12, pick_eevdf(): the eligible entity with the earliest deadline.
+///
+/// `clock` counts the running entity `curr` in; `queued` comes in order of deadlines. While `curr` is eligible it runs on
+/// if it is protected (RUN_TO_PARITY) or has the earliest deadline. `None` if nothing is eligible: nothing is queued.
+pub fn pick_eevdf<T>(
+    clock: &VirtualClock,
+    curr: Option<Candidate<T>>,
+    protected: bool,
+    mut queued: impl Iterator<Item = Candidate<T>>,
+) -> Option<T> {
+    let curr = curr.filter(|curr| clock.entity_eligible(curr.vruntime));
+    if protected && curr.is_some() {
+        return curr.map(|curr| curr.id);
+    }
+    let best = queued.find(|candidate| clock.entity_eligible(candidate.vruntime));
+    match (best, curr) {
+        (Some(best), Some(curr)) if vruntime_before(curr.deadline, best.deadline) => Some(curr.id),
+        (Some(best), _) => Some(best.id),
+        (None, curr) => curr.map(|curr| curr.id),
+    }
+}

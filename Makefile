@@ -5,7 +5,7 @@ PYTHON ?= python3
 
 .DEFAULT_GOAL := help
 .PHONY: help build-dev build test test-rust test-python lint format typecheck stubs notebooks verify sample \
-	reproduce calibrate bench ci clean
+	reproduce calibrate bench bench-ir ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,8 +57,14 @@ reproduce: ## print the published tables beside the simulated ones
 calibrate: ## fit the costs of the machines of the tables again, into python/schedlab/data
 	schedlab calibrate arm64-dual-quad
 
-bench: ## measure speed beside benchmarks/baseline.json
-	$(PYTHON) benchmarks/speed.py
+bench: ## measure the speed of the engine's parts and of whole runs
+	cargo bench --locked -p schedlab-core
+	$(PYTHON) benchmarks/hackbench.py
+
+bench-ir: ## count the instructions of a small run, a figure without noise (needs valgrind)
+	cargo build --locked --release -p schedlab-core --example run_scenario
+	valgrind --tool=callgrind --callgrind-out-file=target/callgrind.out \
+		target/release/examples/run_scenario benchmarks/small.json 1 2>&1 | grep -E '^(messages|events)|refs'
 
 ci: ## what the continuous integration runs
 	.ci/run

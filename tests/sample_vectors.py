@@ -23,6 +23,11 @@ FILE_BYTES = 64 * 1024
 MODELLED = (
     "calc_delta",
     "calc_delta_fair",
+    "eevdf_deadline",
+    "eevdf_place",
+    "eevdf_reweight",
+    "eevdf_state",
+    "group_shares",
     "loadavg",
     "nice_weights",
     "pelt_halflife_seq",

@@ -16,9 +16,9 @@ CORE = ROOT / "rust" / "core" / "src"
 
 
 def code(path: Path) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a Rust file without its comments and its tests."""
+    """The numbered lines of a Rust file without its comments and the tests at its end."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if line.startswith("#[cfg(test)]"):
+        if line == "mod tests {":
             return
         yield number, line.partition("//")[0]
 

@@ -29,6 +29,8 @@ __all__ = [
     "pelt_trace_cfs_rqs",
     "pelt_trace_entities",
     "simulate",
+    "simulate_derived",
+    "simulate_trace",
     "validate_machine",
     "validate_scenario",
     "verify_text",
@@ -44,6 +46,12 @@ def simulate(
     threads: int,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]: ...
+def simulate_derived(
+    scenario: str,
+    seeds: npt.NDArray[np.uint64],
+    threads: int,
+) -> list[dict[str, float | None]]: ...
+def simulate_trace(scenario: str, seed: int) -> dict[str, Any]: ...
 def validate_scenario(scenario: str) -> None: ...
 def metric_table() -> list[tuple[str, str, str]]: ...
 def feature_table() -> list[tuple[str, bool, str]]: ...

@@ -20,11 +20,12 @@ from schedlab._render import text_table
 from schedlab.compare import compare
 from schedlab.kernel import kernels
 from schedlab.machine import Machine, machines
+from schedlab.recordings import RecordedComparison, compare_recordings
 from schedlab.reproduce import DEFAULT_SEEDS, Laboratory, summary
 from schedlab.runs import read_parquet
 from schedlab.scenario import Scenario
 from schedlab.simulate import simulate_scenario
-from schedlab.verify import verify
+from schedlab.verify import Verification, verify
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -91,11 +92,15 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--kernel", required=True, metavar="K", help="kernel whose rules apply, such as v5.7")
 
     sub = command("verify", _verify, "replay vectors of real kernels; status 1 if a case differs")
-    sub.add_argument(
+    source = sub.add_mutually_exclusive_group()
+    source.add_argument(
         "--vectors", metavar="DIR", help="folder of vector files (default: the package's sample)"
     )
+    source.add_argument(
+        "--recordings", metavar="DIR", help="folder of recorded schedules, to be simulated and set side by side"
+    )
     sub.add_argument("--threads", type=int, metavar="N", help="files replayed at a time (default: one a CPU)")
-    sub.add_argument("--json", metavar="FILE", help="write cases and failures by family to FILE")
+    sub.add_argument("--json", metavar="FILE", help="write cases and failures by family, or measures, to FILE")
 
     sub = command("calibrate", _calibrate, "fit a machine's costs on one published base figure")
     sub.add_argument("machine", metavar="MACHINE", help="name of the machine")
@@ -192,7 +197,11 @@ def _domains(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    outcome = verify(options.vectors, options.threads)
+    outcome: Verification | RecordedComparison
+    if options.recordings is not None:
+        outcome = compare_recordings(options.recordings, options.threads)
+    else:
+        outcome = verify(options.vectors, options.threads)
     print(outcome)
     if options.json:
         _write_json(options.json, outcome.to_dict())

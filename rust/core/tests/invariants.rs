@@ -93,15 +93,15 @@ fn kernels() -> impl Strategy<Value = KernelSpec> {
         });
     let names = Features::TABLE.iter().map(|&(name, ..)| name.to_owned()).collect::<Vec<_>>();
     let features = prop::collection::btree_map(select(names), any::<bool>(), 0..4);
-    let patched = select(vec![false, false, true]);
-    (select(KERNELS.to_vec()), patched, tunables, features).prop_map(|(name, patched, tunables, features)| {
-        KernelSpec {
-            name: if patched { "v5.6" } else { name }.to_owned(),
-            patches: if patched { vec!["runnable-avg".to_owned()] } else { vec![] },
-            tunables,
-            features,
-            ..KernelSpec::default()
-        }
+    let plain = KERNELS.map(|name| (name, None));
+    let patched = [("v5.6", Some("runnable-avg")), ("v6.12", Some("ni-random"))];
+    let kernel = prop_oneof![2 => select(plain.to_vec()), 1 => select(patched.to_vec())];
+    (kernel, tunables, features).prop_map(|((name, patch), tunables, features)| KernelSpec {
+        name: name.to_owned(),
+        patches: patch.map(str::to_owned).into_iter().collect(),
+        tunables,
+        features,
+        ..KernelSpec::default()
     })
 }
 

@@ -67,10 +67,8 @@ fn hackbench_with_more_messages_than_a_counter_holds() {
 #[test]
 fn unknown_kernels_with_the_near_names() {
     let error = scenario(dual_quad(), "v5.77", small()).validate().unwrap_err().to_string();
-    assert!(
-        error.starts_with("kernel = \"v5.77\": must be a kernel generation; near names: v5.7"),
-        "{error}"
-    );
+    let start = "kernel = \"v5.77\": must be a kernel generation; near names: v5.7";
+    assert!(error.starts_with(start), "{error}");
 }
 
 #[test]

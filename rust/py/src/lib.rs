@@ -6,6 +6,7 @@ mod balance;
 mod error;
 mod kernel;
 mod pelt;
+mod recordings;
 mod simulate;
 mod topology;
 mod verify;
@@ -30,6 +31,9 @@ mod _core {
         PeltState, calc_delta_fair, nice_weight, pelt_decay_load, pelt_tables, pelt_trace_cfs_rqs,
         pelt_trace_entities,
     };
+
+    #[pymodule_export]
+    use crate::recordings::{simulate_derived, simulate_trace};
 
     #[pymodule_export]
     use crate::simulate::{cost_table, default_costs, metric_table, simulate, validate_scenario};

@@ -37,8 +37,20 @@ pub fn simulate<'py>(
     let scenario = Scenario::from_json(scenario).map_err(to_py)?;
     let seeds = seeds.as_array().to_vec();
     let state = Progress::default();
-    let records = std::thread::scope(|scope| {
-        let runs = scope.spawn(|| run_seeds(&scenario, &seeds, threads, &state));
+    let records = interruptible(py, &state, progress, || run_seeds(&scenario, &seeds, threads, &state))?;
+    let setup = scenario.setup().map_err(to_py)?;
+    to_arrays(py, &records, level_names(&setup.domains))
+}
+
+/// Runs a batch on another thread with the GIL free; from this one, reports progress and sees to signals.
+pub(crate) fn interruptible<T: Send>(
+    py: Python<'_>,
+    state: &Progress,
+    progress: Option<Bound<'_, PyAny>>,
+    batch: impl FnOnce() -> schedlab_core::Result<T> + Send,
+) -> PyResult<T> {
+    std::thread::scope(|scope| {
+        let runs = scope.spawn(batch);
         let report = || {
             py.check_signals()?;
             match &progress {
@@ -54,17 +66,15 @@ pub fn simulate<'py>(
         if interrupted.is_some() {
             state.stop.store(true, Ordering::Relaxed);
         }
-        let records = py.detach(|| runs.join());
-        match (interrupted, records) {
+        let outcome = py.detach(|| runs.join());
+        match (interrupted, outcome) {
             (Some(error), _) => Err(error),
-            (None, Ok(records)) => records.map_err(to_py),
+            (None, Ok(outcome)) => outcome.map_err(to_py),
             (None, Err(_)) => {
                 Err(to_py(SimError::Invariant("a run panicked; its message went to stderr".to_owned())))
             }
         }
-    })?;
-    let setup = scenario.setup().map_err(to_py)?;
-    to_arrays(py, &records, level_names(&setup.domains))
+    })
 }
 
 /// Waits until the runs are done or it is time for a report.

@@ -311,3 +311,130 @@ pub fn pick_eevdf<T>(
         (None, curr) => curr.map(|curr| curr.id),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load_weight::LoadWeight;
+    use crate::pelt::SchedAvg;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    struct Entity {
+        vruntime: u64,
+        weight: u64,
+        request: u64,
+    }
+
+    /// Entities around a time anywhere on the wrapping clock, and that time.
+    fn entities() -> impl Strategy<Value = (u64, Vec<Entity>)> {
+        (any::<u64>(), prop::collection::vec((-(1_i64 << 36)..1 << 36, -20..20, 1_u64..1 << 32), 1..20))
+            .prop_map(|(base, entities)| {
+                let entity = |(offset, nice, request)| Entity {
+                    vruntime: base.wrapping_add_signed(offset),
+                    weight: LoadWeight::from_nice(nice).expect("a nice level").weight,
+                    request,
+                };
+                (base, entities.into_iter().map(entity).collect())
+            })
+    }
+
+    fn clock(base: u64, entities: &[Entity]) -> VirtualClock {
+        entities
+            .iter()
+            .fold(VirtualClock::new(base), |clock, entity| clock.with(entity.vruntime, entity.weight))
+    }
+
+    proptest! {
+        #[test]
+        fn sums_follow_arrivals_departures_and_moves_of_the_reference(
+            (base, entities) in entities(),
+            leave in any::<prop::sample::Index>(),
+            shift in -(1_i64 << 36)..1 << 36,
+        ) {
+            let leave = leave.index(entities.len());
+            let mut kept = clock(base, &entities);
+            kept.set_zero_vruntime(base.wrapping_add_signed(shift));
+            kept.sub(entities[leave].vruntime, entities[leave].weight);
+            let mut rest = entities.clone();
+            rest.remove(leave);
+            prop_assert_eq!(kept, clock(base.wrapping_add_signed(shift), &rest));
+        }
+
+        #[test]
+        fn no_decision_depends_on_the_reference((base, entities) in entities(), shift in -(1_i64 << 36)..1 << 36) {
+            let here = clock(base, &entities);
+            let there = clock(base.wrapping_add_signed(shift), &entities);
+            prop_assert_eq!(here.avg_vruntime(), there.avg_vruntime());
+            for entity in &entities {
+                prop_assert_eq!(here.entity_eligible(entity.vruntime), there.entity_eligible(entity.vruntime));
+            }
+        }
+
+        /// With whole numbers the test without a division says the same as the comparison with the average rounded down.
+        #[test]
+        fn the_eligible_are_those_not_ahead_of_the_average((base, entities) in entities()) {
+            let clock = clock(base, &entities);
+            for entity in &entities {
+                let ahead = vruntime_before(clock.avg_vruntime(), entity.vruntime);
+                prop_assert_eq!(clock.entity_eligible(entity.vruntime), !ahead);
+            }
+        }
+
+        #[test]
+        fn the_pick_is_eligible_and_no_eligible_deadline_is_earlier(
+            (base, entities) in entities(),
+            running in any::<prop::sample::Index>(),
+            runs: bool,
+        ) {
+            let clock = clock(base, &entities);
+            let candidate = |id: usize| Candidate {
+                id,
+                vruntime: entities[id].vruntime,
+                deadline: entities[id].vruntime.wrapping_add(entities[id].request),
+            };
+            let running = runs.then(|| running.index(entities.len()));
+            let mut queued: Vec<_> = (0..entities.len()).filter(|&id| Some(id) != running).map(candidate).collect();
+            queued.sort_by_key(|queued| queued.deadline.wrapping_sub(base) as i64);
+            let pick = |protected| pick_eevdf(&clock, running.map(candidate), protected, queued.iter().copied());
+            let picked = candidate(pick(false).expect("somebody is always eligible"));
+            prop_assert!(clock.entity_eligible(picked.vruntime));
+            for other in (0..entities.len()).map(candidate) {
+                let earlier = vruntime_before(other.deadline, picked.deadline);
+                prop_assert!(!earlier || !clock.entity_eligible(other.vruntime));
+            }
+            let protected = running.filter(|&id| clock.entity_eligible(entities[id].vruntime));
+            prop_assert_eq!(pick(true), protected.or(Some(picked.id)));
+        }
+
+        /// What it was owed it is owed again when it has joined, however its weight moves the average.
+        #[test]
+        fn an_entity_enters_with_its_lag((base, entities) in entities(), vlag in -(1_i64 << 30)..1 << 30, nice in -20..20) {
+            let clock = clock(base, &entities);
+            let load = LoadWeight::from_nice(nice).expect("a nice level");
+            let mut se = SchedEntity::new(load, SchedAvg::default());
+            se.vlag = vlag;
+            let rules = PlaceRules { base_slice_ns: 3_000_000, keep_lag: true, keep_deadline: true, half_slice: false };
+            let placed = place(&clock, &se, rules);
+            let after = clock.with(placed.vruntime, se.weight).avg_vruntime();
+            let lag = after.wrapping_sub(placed.vruntime) as i64;
+            prop_assert!((lag - vlag).abs() <= 1, "{lag} for {vlag}");
+            let without = place(&clock, &se, PlaceRules { keep_lag: false, ..rules });
+            prop_assert_eq!(without.vruntime, clock.avg_vruntime());
+        }
+
+        /// Whatever the numbers, nothing panics.
+        #[test]
+        fn any_numbers_are_taken(a: u64, b: u64, weight: u64, vlag: i64, slice: u64, tick: u64, load: i64, sum: i64, new_weight: u64) {
+            let clock = VirtualClock { zero_vruntime: a, avg_vruntime: sum, avg_load: load };
+            let mut se = SchedEntity::new(LoadWeight { weight, inv_weight: 0 }, SchedAvg::default());
+            (se.vruntime, se.deadline, se.vlag, se.slice_ns, se.custom_slice) = (b, a, vlag, slice, true);
+            let average = clock.avg_vruntime();
+            entity_lag(average, &se, tick);
+            reweight_eevdf(average, &se, new_weight, tick);
+            next_deadline(&se, tick);
+            place(&clock, &se, PlaceRules { base_slice_ns: tick, keep_lag: true, keep_deadline: false, half_slice: true });
+            clock.with(b, weight).set_zero_vruntime(slice);
+        }
+    }
+}

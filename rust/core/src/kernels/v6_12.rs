@@ -10,7 +10,7 @@
 //! * `detach_tasks`: the size of a task shrinks with each failed pass, instead of being ignored after some.
 //! * Wake-ups: how far the LLC is searched follows its utilization (`nr_idle_scan`), not the idle time of one CPU, and CPUs that
 //!   share an L2 are searched first.
-//! * NUMA placement: nodes are classed by runnable_avg, too ([`numa::v6_12`](super::numa::v6_12)).
+//! * NUMA placement, [by the time that tasks wait](super::numa::v6_12), too.
 //! * Around the decisions see [`balance_rules`]; an active balance needs a pull that counts tasks.
 
 use super::env::{

@@ -264,7 +264,7 @@ impl Sim<'_> {
     /// enqueue_task_fair() of a task whose dequeue is delayed: it wakes before it has left.
     pub(super) fn requeue_delayed(&mut self, cpu: usize, task: TaskId) {
         self.util_est_enqueue(cpu, task);
-        self.update_curr(cpu);
+        self.stats.util[cpu] = self.cpu_util(cpu);
         if self.features.delay_zero {
             self.update_entity_lag(cpu, task);
             if self.tasks[task as usize].se.vlag > 0 {
@@ -671,6 +671,6 @@ pub(super) fn task_util_est(se: &super::rq::SchedEntity, util_est: bool) -> u64 
 }
 
 /// _task_util_est(): the larger of the last activation and the average over activations.
-fn estimate(se: &super::rq::SchedEntity) -> u32 {
+pub(super) fn estimate(se: &super::rq::SchedEntity) -> u32 {
     se.util_est_ewma.max(se.util_est_enqueued) | UTIL_AVG_UNCHANGED
 }

@@ -57,7 +57,10 @@ fn a_task_that_moves_keeps_its_lag_and_what_is_left_of_its_request() {
         sim.update_rq_clock(src);
         sim.update_rq_clock(dst);
         sim.update_curr(src);
-        let se = &sim.tasks[task as usize].se;
+        // Another slice from now on, as by sched_setattr(): only the next request is to have it.
+        let se = &mut sim.tasks[task as usize].se;
+        se.custom_slice = true;
+        se.slice_ns = 7 * MS;
         let left = se.deadline.wrapping_sub(se.vruntime);
         sim.dequeue_task(src, task, Why::Move);
         sim.detach_entity(src, task);
@@ -119,6 +122,34 @@ fn a_waking_task_of_shorter_slice_preempts_unless_the_slice_of_the_running_one_i
         unprotected > protected + 20,
         "{protected} wake-ups preempt with RUN_TO_PARITY, {unprotected} without"
     );
+}
+
+#[test]
+fn a_slice_is_protected_until_its_request_is_served_and_then_only_after_another_task_ran() {
+    let setup = setup("v6.12", 1, Features::default(), hogs(&[-10, 5, 0], ENDLESS));
+    let mut sim = running(&setup, 100 * MS);
+    let end = sim.now + 1_000 * MS;
+    let (mut picked, mut renewed) = (0, 0);
+    while sim.now < end {
+        let before = sim.rqs[0].curr;
+        let (deadline, was_protected) = {
+            let se = &sim.tasks[before as usize].se;
+            (se.deadline, se.slice_protected)
+        };
+        step(&mut sim);
+        let curr = sim.rqs[0].curr;
+        let se = &sim.tasks[curr as usize].se;
+        if curr != before {
+            assert!(se.slice_protected);
+            picked += 1;
+        } else if se.deadline != deadline {
+            assert!(!se.slice_protected);
+            renewed += 1;
+        } else {
+            assert_eq!(se.slice_protected, was_protected);
+        }
+    }
+    assert!(picked > 50 && renewed > 50, "{picked} tasks picked, {renewed} requests renewed");
 }
 
 proptest! {

@@ -1,6 +1,7 @@
 //! What must hold after every event: checked in builds with debug assertions.
 
 use super::Sim;
+use super::fair::estimate;
 use super::program::Op;
 use super::rq::{NO_TASK, TaskId, TaskState};
 use super::timeline::vruntime_before;
@@ -67,6 +68,7 @@ impl Sim<'_> {
         }
         let mut weight = 0;
         let mut listed = 0;
+        let mut expected_util = 0;
         let mut task = rq.list_head;
         while task != NO_TASK {
             let this = &self.tasks[task as usize];
@@ -79,6 +81,9 @@ impl Sim<'_> {
             }
             weight += this.se.weight;
             listed += 1;
+            if self.features.util_est && !this.se.sched_delayed {
+                expected_util += estimate(&this.se);
+            }
             task = this.list_next;
         }
         if listed != queued || weight != rq.cfs.load.weight {
@@ -86,6 +91,11 @@ impl Sim<'_> {
                 "{listed} tasks of weight {weight} listed, {queued} of {} queued",
                 rq.cfs.load.weight
             ));
+        }
+        if rq.cfs.util_est_enqueued != expected_util {
+            let expects = rq.cfs.util_est_enqueued;
+            return self
+                .broken(format!("it expects a utilization of {expects}, its tasks need {expected_util}"));
         }
         let mut before = None;
         for (key, task) in rq.cfs.timeline.iter() {

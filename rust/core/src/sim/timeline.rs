@@ -1,47 +1,48 @@
 //! The ordered queue of waiting entities.
 //!
-//! The kernel keeps a red-black tree; its order is (vruntime, then order of insertion).
+//! The kernel keeps a red-black tree; its order is (key, then order of insertion). The key is the virtual run time, or in
+//! later kernels the virtual deadline.
 //! A vector in descending order gives the same order, the next entity at its end, and cheap moves near that end,
 //! where wake-ups land; it beats a tree up to several hundred entities.
 
 use super::rq::TaskId;
 
-/// Waiting entities by vruntime; the last element runs first.
+/// Waiting entities by key; the last element is the first of the queue.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     entries: Vec<(u64, TaskId)>,
 }
 
-/// `entity_before()`: whether `a` is the smaller vruntime, on a clock that may wrap.
+/// `entity_before()`: whether `a` is the smaller virtual time, on a clock that may wrap.
 #[inline]
 pub fn vruntime_before(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) as i64) < 0
 }
 
 impl Timeline {
-    /// `__enqueue_entity()`: behind all entities of equal vruntime.
+    /// `__enqueue_entity()`: behind all entities of equal key.
     #[inline]
-    pub fn insert(&mut self, vruntime: u64, task: TaskId) {
-        let at = self.entries.partition_point(|&(other, _)| vruntime_before(vruntime, other));
-        self.entries.insert(at, (vruntime, task));
+    pub fn insert(&mut self, key: u64, task: TaskId) {
+        let at = self.entries.partition_point(|&(other, _)| vruntime_before(key, other));
+        self.entries.insert(at, (key, task));
     }
 
     /// `__dequeue_entity()`.
     #[inline]
-    pub fn remove(&mut self, vruntime: u64, task: TaskId) {
-        if self.entries.last() == Some(&(vruntime, task)) {
+    pub fn remove(&mut self, key: u64, task: TaskId) {
+        if self.entries.last() == Some(&(key, task)) {
             self.entries.pop();
             return;
         }
-        let start = self.entries.partition_point(|&(other, _)| vruntime_before(vruntime, other));
+        let start = self.entries.partition_point(|&(other, _)| vruntime_before(key, other));
         let found = self.entries[start..].iter().position(|&(_, other)| other == task);
-        debug_assert!(found.is_some_and(|at| self.entries[start + at].0 == vruntime));
+        debug_assert!(found.is_some_and(|at| self.entries[start + at].0 == key));
         if let Some(at) = found {
             self.entries.remove(start + at);
         }
     }
 
-    /// `__pick_first_entity()`: smallest vruntime and its task.
+    /// `__pick_first_entity()`: smallest key and its task.
     #[inline]
     pub fn first(&self) -> Option<(u64, TaskId)> {
         self.entries.last().copied()
@@ -62,7 +63,7 @@ impl Timeline {
         self.entries.is_empty()
     }
 
-    /// Waiting entities in the order they would run, for checks.
+    /// Waiting entities from the smallest key on.
     pub fn iter(&self) -> impl Iterator<Item = (u64, TaskId)> + '_ {
         self.entries.iter().rev().copied()
     }

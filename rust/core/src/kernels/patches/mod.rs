@@ -1,9 +1,10 @@
 //! Patches: what a series changes, as a table on the kernel that it was made for.
 
+pub mod ni_random;
 pub mod numa_lb_reconcile;
 pub mod runnable_avg;
 
-use super::{Kernel, Origin, unknown, v5_6};
+use super::{Kernel, Origin, unknown, v5_6, v6_12};
 use crate::error::{Result, SimError};
 
 /// All patches.
@@ -21,6 +22,13 @@ pub static REGISTRY: &[Patch] = &[
         source: numa_lb_reconcile::SOURCE,
         base: &v5_6::KERNEL,
         patched: &numa_lb_reconcile::KERNEL,
+    },
+    Patch {
+        name: "ni-random",
+        summary: ni_random::SUMMARY,
+        source: ni_random::SOURCE,
+        base: &v6_12::KERNEL,
+        patched: &ni_random::KERNEL,
     },
 ];
 

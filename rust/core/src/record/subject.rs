@@ -1,0 +1,98 @@
+//! What a scenario's traces are measured against.
+
+use crate::cpumask::CpuMask;
+use crate::error::{Result, SimError};
+use crate::record::derived::{TraceSubject, TraceTask, TraceTaskKind};
+use crate::scenario::{Scenario, WorkloadSpec};
+use crate::topology::MachineSpec;
+use crate::workload::tasks::{BarrierWait, Behaviour, TaskEntry, Tasks};
+
+impl TraceSubject {
+    /// The machine and the tasks of a scenario, as its traces number them. Errors: it is invalid, or its workload is not
+    /// one of tasks.
+    pub fn of_scenario(scenario: &Scenario) -> Result<Self> {
+        scenario.validate()?;
+        let WorkloadSpec::Tasks(tasks) = &scenario.workload else {
+            return Err(SimError::invalid(
+                "workload.kind",
+                "hackbench",
+                "only `tasks` have measures of a trace",
+            ));
+        };
+        let machine = &scenario.machine;
+        Ok(Self { nr_cpus: machine.nr_cpus(), groups: groups(machine), tasks: trace_tasks(tasks, machine) })
+    }
+}
+
+/// Nodes if there are several, else last-level caches if there are several, else cores if they have threads, else none.
+fn groups(machine: &MachineSpec) -> Vec<Vec<usize>> {
+    let sets = |set_of: &[u32]| -> Vec<Vec<usize>> {
+        let mut numbers = set_of.to_vec();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let cpus = |number: &u32| (0..set_of.len()).filter(|&cpu| set_of[cpu] == *number).collect();
+        numbers.iter().map(cpus).collect()
+    };
+    let (nodes, llcs, cores) = (sets(&machine.node), sets(&machine.llc), sets(&machine.core));
+    if nodes.len() > 1 {
+        nodes
+    } else if llcs.len() > 1 {
+        llcs
+    } else if cores.iter().any(|core| core.len() > 1) {
+        cores
+    } else {
+        Vec::new()
+    }
+}
+
+/// The controller first, then the tasks entry by entry, then the children of fork storms.
+fn trace_tasks(workload: &Tasks, machine: &MachineSpec) -> Vec<TraceTask> {
+    let everywhere = TraceTask {
+        kind: TraceTaskKind::Other,
+        nice: 0,
+        group: None,
+        affinity: CpuMask::all(machine.nr_cpus()),
+        release: None,
+        first_cpu: None,
+    };
+    let mut tasks = vec![everywhere];
+    let mut children = Vec::new();
+    for entry in &workload.tasks {
+        let n = entry.n as usize;
+        match entry.behaviour {
+            Behaviour::Hog => tasks.extend(vec![trace_task(entry, TraceTaskKind::Hog, machine); n]),
+            Behaviour::Periodic { .. } => {
+                tasks.extend(vec![trace_task(entry, TraceTaskKind::Periodic, machine); n]);
+            }
+            Behaviour::Barrier { wait, .. } => {
+                let kind = TraceTaskKind::Barrier { n: entry.n as u32, futex: wait == BarrierWait::Futex };
+                tasks.extend(vec![trace_task(entry, kind, machine); n]);
+            }
+            Behaviour::PingPong { .. } => {
+                let end = |first| trace_task(entry, TraceTaskKind::PingPong { first }, machine);
+                for _ in 0..n {
+                    tasks.extend([end(true), end(false)]);
+                }
+            }
+            Behaviour::Fork { .. } => {
+                tasks.push(trace_task(entry, TraceTaskKind::Forker, machine));
+                children.extend(vec![trace_task(entry, TraceTaskKind::Child, machine); n]);
+            }
+        }
+    }
+    tasks.extend(children);
+    tasks
+}
+
+fn trace_task(entry: &TaskEntry, kind: TraceTaskKind, machine: &MachineSpec) -> TraceTask {
+    let nr_cpus = machine.nr_cpus();
+    let cpus = |mask: &Vec<u32>| CpuMask::from_cpus(nr_cpus, mask.iter().map(|&cpu| cpu as usize));
+    TraceTask {
+        kind,
+        nice: entry.nice as i8,
+        group: None,
+        affinity: entry.mask.as_ref().map_or_else(|| CpuMask::all(nr_cpus), cpus),
+        release: entry.release.as_ref().map(|release| (release.at_us as u64 * 1000, cpus(&release.mask))),
+        first_cpu: None,
+    }
+}

@@ -94,8 +94,9 @@ fn kernels() -> impl Strategy<Value = KernelSpec> {
     let names = Features::TABLE.iter().map(|&(name, ..)| name.to_owned()).collect::<Vec<_>>();
     let features = prop::collection::btree_map(select(names), any::<bool>(), 0..4);
     let plain = KERNELS.map(|name| (name, None));
-    let patched = [("v5.6", Some("runnable-avg")), ("v6.12", Some("ni-random"))];
-    let kernel = prop_oneof![2 => select(plain.to_vec()), 1 => select(patched.to_vec())];
+    let patched = ["ni-random", "eligible-first"].map(|patch| ("v6.12", Some(patch)));
+    let patched = [[("v5.6", Some("runnable-avg"))].as_slice(), &patched].concat();
+    let kernel = prop_oneof![2 => select(plain.to_vec()), 1 => select(patched)];
     (kernel, tunables, features).prop_map(|((name, patch), tunables, features)| KernelSpec {
         name: name.to_owned(),
         patches: patch.map(str::to_owned).into_iter().collect(),

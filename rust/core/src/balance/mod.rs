@@ -776,6 +776,9 @@ pub struct DetachTask {
     /// A kernel thread bound to one CPU.
     #[serde(default, alias = "pcpuk", deserialize_with = "flag")]
     pub per_cpu_kthread: bool,
+    /// It is not ahead of the average of its queue (queues by deadline).
+    #[serde(default = "yes", deserialize_with = "flag")]
+    pub eligible: bool,
     /// CPUs where it may run; absent: everywhere.
     #[serde(default)]
     pub allowed: Option<Vec<usize>>,
@@ -831,6 +834,7 @@ impl DetachCase {
         node_of[src.cpu] = src.node;
         let mut rqs = RqStats::new(nr_cpus);
         rqs.nr_running[dst.cpu] = dst.nr_running;
+        rqs.h_nr_running[dst.cpu] = dst.nr_running;
         rqs.nr_running[src.cpu] = src.nr_running;
         rqs.capacity[src.cpu] = src.capacity;
         let remote = CpuMask::from_cpus(nr_cpus, dst.group_weight..nr_cpus);
@@ -939,6 +943,7 @@ impl SrcQueue for CaseQueue<'_> {
             last_buddy: case.last_buddy,
             throttled: case.throttled,
             per_cpu_kthread: case.per_cpu_kthread,
+            eligible: case.eligible,
             allowed: self.allowed[task as usize].as_ref(),
             numa: case.faults.then(|| TaskNuma {
                 preferred_node: case.preferred_node.and_then(|node| u32::try_from(node).ok()),

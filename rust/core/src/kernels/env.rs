@@ -230,17 +230,18 @@ pub enum FbqType {
 /// What a balance pass does around the decisions, as far as generations differ. The default is v5.4's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BalanceRules {
-    /// Newidle balance gives up where the CPU will idle for less than the migration cost; otherwise where it will idle for
-    /// less than the lowest level costs.
+    /// Newidle balance gives up where the CPU will idle for less than the migration cost; otherwise where it
+    /// will idle for less than the lowest level costs.
     pub newidle_needs_migration_cost: bool,
     /// A newidle pass first ages the blocked load of the tickless CPUs that it will look at (`LBF_NOHZ_STATS`).
     pub newidle_ages_tickless: bool,
-    /// A CPU that goes idle ages the tickless CPUs' blocked load after newidle balance found nothing; otherwise where newidle
-    /// balance was given up at once.
+    /// A CPU that goes idle ages the tickless CPUs' blocked load after newidle balance found nothing; otherwise
+    /// where newidle balance was given up at once.
     pub ages_tickless_after_newidle: bool,
     /// A newidle pass dearer than any before also puts off the decay of its cost.
     pub raised_cost_delays_decay: bool,
-    /// Jiffies that the interval of a busy CPU is shorter than its parameters say, so that levels are not all due at once.
+    /// Jiffies that the interval of a busy CPU is shorter than its parameters say, so that levels are not all
+    /// due at once.
     pub busy_interval_shortened_by: u64,
     /// A CPU that runs SCHED_IDLE tasks only counts as busy in its intervals.
     pub sched_idle_is_busy: bool,
@@ -292,6 +293,8 @@ pub struct SystemState {
     pub preemption: bool,
     /// SIS_UTIL: the search for an idle CPU is cut by the utilization of the LLC (v6.12).
     pub sis_util: bool,
+    /// PLACE_LAG: a task enters a queue with the lag that it left one with (v6.12).
+    pub place_lag: bool,
 }
 
 impl Default for SystemState {
@@ -309,6 +312,7 @@ impl Default for SystemState {
             nr_migrate: 32,
             preemption: true,
             sis_util: true,
+            place_lag: true,
         }
     }
 }
@@ -480,6 +484,8 @@ pub struct Refusals {
     pub hot: u32,
     /// They are too big for the imbalance, or, for a misfit pull, fit where they are.
     pub size: u32,
+    /// They are ahead of the average of their queue (a patch).
+    pub ineligible: u32,
 }
 
 impl TaskScan {
@@ -529,6 +535,8 @@ pub struct TaskView<'a> {
     pub throttled: bool,
     /// A kernel thread bound to one CPU (6.12).
     pub per_cpu_kthread: bool,
+    /// It is not ahead of the average of its queue; true in queues that do not ask.
+    pub eligible: bool,
     /// CPUs where it may run; `None` = everywhere.
     pub allowed: Option<&'a CpuMask>,
     /// What NUMA balancing knows of it; `None` without fault records.

@@ -17,6 +17,8 @@ pub mod o1;
 pub mod patches;
 pub mod queue;
 pub mod sis;
+#[cfg(test)]
+mod sis_tests;
 pub mod sis_util;
 pub mod spec;
 pub mod v5_4;
@@ -235,8 +237,8 @@ slot_table! {
     Balance {
         /// What a balance pass does around the decisions: intervals, counting of failures, when to give up.
         balance_rules: fn() -> BalanceRules,
-        /// What a success of newidle balance at a level will count, or nothing if the level is left out this time: (successes
-        /// in 1024 attempts so far, a number from 0 to 1023 by chance).
+        /// What a success of newidle balance at a level will count, or nothing if the level is left out this
+        /// time: (successes in 1024 attempts so far, a number from 0 to 1023 by chance).
         newidle_weight: fn(u32, u32) -> Option<u32>,
         /// Whether this CPU is the one to balance on behalf of its group.
         should_we_balance: fn(&LbEnv<'_>) -> bool,
@@ -254,8 +256,8 @@ slot_table! {
         find_busiest_group: fn(&mut LbEnv<'_>) -> Option<usize>,
         /// How much of what to move from the busiest group to the local one.
         calculate_imbalance: fn(&mut LbEnv<'_>, &mut SdLbStats),
-        /// The imbalance between NUMA nodes that is left after tolerating a small one:
-        /// (imbalance in tasks, destination's tasks, from 5.18 on with one that is to come, source's tasks, `imb_numa_nr`).
+        /// The imbalance between NUMA nodes that is left after tolerating a small one: (imbalance in tasks,
+        /// destination's tasks, from 5.18 on with one that is to come, source's tasks, `imb_numa_nr`).
         adjust_numa_imbalance: fn(i64, u32, u32, u32) -> i64,
         /// CPU to pull from in the group at a position of the ring.
         find_busiest_queue: fn(&LbEnv<'_>, usize) -> Option<usize>,

@@ -162,7 +162,8 @@ fn recent_used_cpu(search: &mut IdleSearch<'_>, prev: usize, target: usize) -> O
     None
 }
 
-/// kernel/sched/fair.c, v5.7, select_idle_sibling(): machines of asymmetric capacity search theirs first, and only there.
+/// kernel/sched/fair.c, v5.7, select_idle_sibling(): machines of asymmetric capacity search theirs first, and
+/// only there.
 pub fn select_idle_sibling_asym(
     search: &mut IdleSearch<'_>,
     prev: usize,
@@ -257,8 +258,8 @@ fn select_idle_cpu(search: &mut IdleSearch<'_>, span: &CpuMask, target: usize) -
     found
 }
 
-/// kernel/sched/fair.c, v5.4, select_idle_cpu(): CPUs that the task may not use cost budget, too; a CPU with SCHED_IDLE tasks
-/// only is the answer if the budget runs out before an idle one is found.
+/// kernel/sched/fair.c, v5.4, select_idle_cpu(): CPUs that the task may not use cost budget, too; a CPU with
+/// SCHED_IDLE tasks only is the answer if the budget runs out before an idle one is found.
 fn select_idle_cpu_v5_4(search: &mut IdleSearch<'_>, span: &CpuMask, target: usize) -> Option<usize> {
     let mut budget = scan_budget(search, target)?;
     let mut found = None;
@@ -319,7 +320,8 @@ fn select_idle_smt(search: &mut IdleSearch<'_>, target: usize) -> Option<usize> 
     found
 }
 
-/// kernel/sched/fair.c, v5.4, select_idle_smt(): an idle thread of the target's own core, else one with SCHED_IDLE tasks only.
+/// kernel/sched/fair.c, v5.4, select_idle_smt(): an idle thread of the target's own core, else one with
+/// SCHED_IDLE tasks only.
 fn select_idle_smt_v5_4(search: &mut IdleSearch<'_>, target: usize) -> Option<usize> {
     let siblings = &search.domains.smt_mask[target];
     if siblings.weight() < 2 {

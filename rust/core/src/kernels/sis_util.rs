@@ -59,10 +59,9 @@ pub fn select_idle_sibling(
     let Some(level) = domains.llc_level[target] else { return (target, PlacementRule::Target) };
     let sd = &domains.per_cpu[target][level];
     let has_idle_core = search.system.smt_active && search.has_idle_cores[domains.llc_id[target]];
-    if search.system.smt_active && !has_idle_core && search.share_cache(prev, target) {
-        if let Some(cpu) = select_idle_smt(search, sd, prev) {
-            return (cpu, PlacementRule::IdleSibling);
-        }
+    let tries_siblings = search.system.smt_active && !has_idle_core && search.share_cache(prev, target);
+    if let Some(cpu) = tries_siblings.then(|| select_idle_smt(search, sd, prev)).flatten() {
+        return (cpu, PlacementRule::IdleSibling);
     }
     if let Some(found) = select_idle_cpu(search, sd, has_idle_core, target) {
         return found;
@@ -81,8 +80,8 @@ fn asym_fits_cpu(search: &IdleSearch<'_>, cpu: usize) -> bool {
     !search.system.asym_capacity || search.task_util * 1280 < search.rqs.capacity[cpu] * 1024
 }
 
-/// kernel/sched/core.c, v6.12, cpus_share_resources(), true on machines without clusters: whether two CPUs of an LLC share
-/// a cache below it, too.
+/// kernel/sched/core.c, v6.12, cpus_share_resources(), true on machines without clusters: whether two CPUs of
+/// an LLC share a cache below it, too.
 fn shares_resources(search: &IdleSearch<'_>, a: usize, b: usize) -> bool {
     let share_id = |cpu: usize| {
         let cluster = search.domains.per_cpu[cpu].iter().find(|sd| sd.flags.has(SdFlags::CLUSTER));
@@ -100,8 +99,9 @@ fn select_idle_smt(search: &mut IdleSearch<'_>, sd: &SchedDomain, cpu: usize) ->
     })
 }
 
-/// kernel/sched/fair.c, v6.12, select_idle_cpu(): the target's cluster, then the rest of the LLC. Where some core may idle, all
-/// of it is searched for one, and any idle CPU seen on the way will do otherwise; else as many CPUs as SIS_UTIL allows.
+/// kernel/sched/fair.c, v6.12, select_idle_cpu(): the target's cluster, then the rest of the LLC. Where some
+/// core may idle, all of it is searched for one, and any idle CPU seen on the way will do otherwise; else as
+/// many CPUs as SIS_UTIL allows.
 fn select_idle_cpu(
     search: &mut IdleSearch<'_>,
     sd: &SchedDomain,

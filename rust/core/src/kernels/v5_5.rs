@@ -339,8 +339,8 @@ fn detach_tasks(env: &mut LbEnv<'_>, queue: &mut dyn SrcQueue) -> u32 {
     detach_by(env, queue, |env, p| amount_to_move(env, p, 0))
 }
 
-/// What moving the task takes off the imbalance; `None` if it is too big, or a misfit pull does not concern it. Every task
-/// counts with a load of at least `least_load`.
+/// What moving the task takes off the imbalance; `None` if it is too big, or a misfit pull does not concern it.
+/// Every task counts with a load of at least `least_load`.
 pub(super) fn amount_to_move(env: &LbEnv<'_>, p: &TaskView<'_>, least_load: u64) -> Option<i64> {
     match env.migration_type {
         MigrationType::Load => {

@@ -1,11 +1,11 @@
 //! v5.6: small repairs of the rework.
 //!
-//! * `update_sd_pick_busiest`: of two groups with as many idle CPUs the one with more tasks is busier, so that CPUs with
-//!   several tasks are relieved first.
+//! * `update_sd_pick_busiest`: of two groups with as many idle CPUs the one with more tasks is busier, so that
+//!   CPUs with several tasks are relieved first.
 //! * `adjust_numa_imbalance`: a pair of tasks may stay together on a node, because communicating tasks otherwise lose
 //!   their shared cache to the balancer.
-//! * `update_sg_wakeup_stats`: the weight of the group, which v5.5 forgot, so that groups with fewer tasks than CPUs have
-//!   capacity.
+//! * `update_sg_wakeup_stats`: the weight of the group, which v5.5 forgot, so that groups with fewer tasks than
+//!   CPUs have capacity.
 //! * `balance_rules`: a CPU with SCHED_IDLE tasks only balances as often as an idle one.
 
 use super::env::{BalanceRules, IdlestEnv, LbEnv, SdLbStats, SgLbStats};

@@ -1,15 +1,16 @@
 //! v6.12: four years of repairs on top of v5.7.
 //!
 //! * The queue: lag, eligibility, deadlines and slices instead of latencies ([`eevdf`](super::eevdf)).
-//! * Cores: a group that is one core of busy threads has a class of its own (`smt_balance`), groups of unequal numbers of
-//!   cores are compared by tasks a core (`sibling_imbalance`), asymmetric packing looks at whole cores, and the CPU that
-//!   balances for its group is one on an idle core (`should_we_balance`).
+//! * Cores: a group that is one core of busy threads has a class of its own (`smt_balance`), groups of unequal
+//!   numbers of cores are compared by tasks a core (`sibling_imbalance`), asymmetric packing looks at whole
+//!   cores, and the CPU that balances for its group is one on an idle core (`should_we_balance`).
 //! * `adjust_numa_imbalance`: a node may keep as many tasks as the domain says (`imb_numa_nr`), not two.
-//! * Capacities differ only from 5 % on (`capacity_greater`), and what counts is the destination's capacity, not its group's.
+//! * Capacities differ only from 5 % on (`capacity_greater`), and what counts is the destination's capacity,
+//!   not its group's.
 //! * `find_busiest_queue`: utilization is boosted by runnable_avg.
 //! * `detach_tasks`: the size of a task shrinks with each failed pass, instead of being ignored after some.
-//! * Wake-ups: how far the LLC is searched follows its utilization (`nr_idle_scan`), not the idle time of one CPU, and CPUs that
-//!   share an L2 are searched first.
+//! * Wake-ups: how far the LLC is searched follows its utilization (`nr_idle_scan`), not the idle time of one
+//!   CPU, and CPUs that share an L2 are searched first.
 //! * NUMA placement, [by the time that tasks wait](super::numa::v6_12), too.
 //! * Around the decisions see [`balance_rules`]; an active balance needs a pull that counts tasks.
 
@@ -203,8 +204,8 @@ fn update_sd_lb_stats(env: &mut LbEnv<'_>) -> SdLbStats {
     sds
 }
 
-/// kernel/sched/fair.c, v6.12, update_idle_cpu_scan(): the busier the LLC, the fewer of its CPUs a wake-up looks at; none from
-/// about 85 % on.
+/// kernel/sched/fair.c, v6.12, update_idle_cpu_scan(): the busier the LLC, the fewer of its CPUs a wake-up
+/// looks at; none from about 85 % on.
 fn nr_idle_scan(env: &LbEnv<'_>, sum_util: u64) -> Option<u32> {
     let llc_size = u64::from(env.llc_size);
     let is_llc = llc_size != 0 && env.sd.span_weight == env.llc_size;
@@ -239,8 +240,8 @@ fn update_sg_lb_stats(env: &mut LbEnv<'_>, index: usize) -> SgLbStats {
     sgs
 }
 
-/// The part of update_sg_lb_stats() for misfit tasks. Where all CPUs are alike, a task alone on a CPU that other classes or
-/// interrupts slow down counts as one, for an idle CPU.
+/// The part of update_sg_lb_stats() for misfit tasks. Where all CPUs are alike, a task alone on a CPU that
+/// other classes or interrupts slow down counts as one, for an idle CPU.
 fn collect_misfit(env: &mut LbEnv<'_>, index: usize, sgs: &mut SgLbStats) {
     v5_5::collect_misfit(env, index, sgs);
     if index == 0 || env.sd.flags.has(SdFlags::ASYM_CPUCAPACITY) || !env.idle.is_idle() {
@@ -253,8 +254,8 @@ fn collect_misfit(env: &mut LbEnv<'_>, index: usize, sgs: &mut SgLbStats) {
     sgs.group_misfit_task_load = slowed.map(|cpu| rqs.load[cpu]).max().unwrap_or(0);
 }
 
-/// kernel/sched/fair.c, v6.12, sched_group_asym(): whether the destination is preferred to the group. Of a core only the
-/// last busy thread moves.
+/// kernel/sched/fair.c, v6.12, sched_group_asym(): whether the destination is preferred to the group. Of a core
+/// only the last busy thread moves.
 fn sched_group_asym(env: &LbEnv<'_>, group: &SchedGroup, sgs: &SgLbStats) -> bool {
     let one_busy = sgs.group_weight.wrapping_sub(sgs.idle_cpus) == 1;
     (!is_core(group) || one_busy) && sched_asym(env, env.dst_cpu, group.asym_prefer_cpu)
@@ -526,7 +527,8 @@ fn find_idlest_group(env: &mut IdlestEnv<'_>) -> Option<usize> {
     )
 }
 
-/// Whether a task stays in the local node, both nodes having capacity to spare: as long as balancing would leave it there.
+/// Whether a task stays in the local node, both nodes having capacity to spare: as long as balancing would
+/// leave it there.
 fn stays_near_memory(env: &IdlestEnv<'_>, local: &SgLbStats, idlest: &SgLbStats) -> bool {
     let usable = || match env.task.allowed {
         Some(allowed) => env.group(0).span.iter().filter(|&cpu| allowed.test(cpu)).count() as u32,
@@ -554,8 +556,49 @@ fn update_sg_wakeup_stats(env: &IdlestEnv<'_>, index: usize) -> SgLbStats {
     sgs
 }
 
-/// kernel/sched/fair.c, v6.12, wake_affine_idle(): an idle previous CPU is the answer, whatever it shares with this one.
+/// kernel/sched/fair.c, v6.12, wake_affine_idle(): an idle previous CPU is the answer, whatever it shares with
+/// this one.
 fn wake_affine_idle(env: &WakeAffineEnv<'_>) -> Option<WakeTarget> {
     let earlier = v5_7::KERNEL.wakeup.wake_affine_idle.f;
     earlier(env).or_else(|| env.prev.idle.then_some(WakeTarget::Prev))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::env::RqStats;
+    use super::*;
+    use crate::balance::{BusiestCase, parse};
+
+    #[test]
+    fn siblings_are_the_other_threads_of_a_core() {
+        let mut rqs = RqStats::new(6);
+        assert_eq!(rqs.siblings(3).count(), 0);
+        rqs.set_cores(&[7, 8, 7, 8, 7, 9]);
+        assert_eq!(rqs.siblings(2).collect::<Vec<_>>(), [4, 0]);
+        rqs.idle[3] = false;
+        assert_eq!([0, 1, 3, 5].map(|cpu| rqs.is_core_idle(cpu)), [true, false, true, true]);
+    }
+
+    /// Pulls from a core of two busy threads to an idle core, within an LLC.
+    #[test]
+    fn a_busy_thread_leaves_its_core_for_an_idle_one() {
+        let case: BusiestCase = parse(
+            r#"{"idle": "idle", "dst_cpu": 0,
+                "sd": {"imbalance_pct": 117, "share_llc": true, "smt_active": true},
+                "groups": [{"cpus": [0, 1], "share_cpucapacity": true},
+                           {"cpus": [2, 3], "share_cpucapacity": true}],
+                "cpus": {"nr_running": [0, 0, 1, 1], "h_nr_running": [0, 0, 1, 1], "load": [0, 0, 1024, 1024],
+                         "util": [0, 0, 512, 512], "runnable": [0, 0, 512, 512],
+                         "idle": [true, true, false, false], "core": [0, 0, 1, 1]}}"#,
+        )
+        .unwrap();
+        let got = case.decide(&KERNEL).unwrap();
+        assert_eq!(got.groups[1].group_type, "smt_balance");
+        assert_eq!((got.busiest, got.imbalance, got.src_cpu), (Some(1), 1, Some(2)));
+        // Half the LLC is in use: y = 1024 - 256^2 * 117^2 / (10000 * 1024), of four CPUs.
+        assert_eq!(got.nr_idle_scan, Some(3));
+        // v5.7 counts idle CPUs, too, but pulls nothing from two busy threads unless tasks should spread over
+        // the cores.
+        assert_eq!(case.decide(&v5_7::KERNEL).unwrap().groups[1].group_type, "has_spare");
+    }
 }

@@ -1,13 +1,15 @@
 //! Load balancing: the skeleton around the kernels' decisions.
 //!
-//! Periodic balance on ticks, newidle balance, balance on behalf of tickless idle CPUs, and the push of a running task.
-//! kernel/sched/fair.c: load_balance(), rebalance_domains(), newidle_balance(), nohz_idle_balance(),
-//! active_load_balance_cpu_stop(). Where generations differ, [`BalanceRules`](crate::kernels::env::BalanceRules) say how.
+//! Periodic balance on ticks, newidle balance, balance on behalf of tickless idle CPUs, and the push of a
+//! running task. kernel/sched/fair.c: load_balance(), rebalance_domains(), newidle_balance(),
+//! nohz_idle_balance(), active_load_balance_cpu_stop(). Where generations differ,
+//! [`BalanceRules`](crate::kernels::env::BalanceRules) say how.
 
 use super::Sim;
 use super::fair::{Why, list_push_head, list_remove};
 use super::rq::{Interrupt, NO_TASK, Task, TaskId};
 use crate::cpumask::CpuMask;
+use crate::kernels::eevdf::{VirtualClock, clock_of};
 use crate::kernels::env::{
     CpuIdleType, GroupType, LbEnv, LbView, MigrationType, SrcQueue, TaskRef, TaskScan, TaskView,
 };
@@ -349,6 +351,7 @@ impl Sim<'_> {
             self.update_rq_clock(pass.src_cpu);
             let mut detached = std::mem::take(&mut self.detached);
             {
+                let virtual_clock = clock_of(&self.rqs[pass.src_cpu].cfs, &self.tasks);
                 let rq = &mut self.rqs[pass.src_cpu];
                 let mut queue = EngineQueue {
                     tasks: &mut self.tasks,
@@ -359,6 +362,7 @@ impl Sim<'_> {
                     running: rq.cfs.curr,
                     next: rq.cfs.next,
                     last: rq.cfs.last,
+                    virtual_clock,
                     util_est: self.features.util_est,
                     detached: &mut detached,
                 };
@@ -476,6 +480,7 @@ impl Sim<'_> {
         self.record.domain(target, level).alb_count += 1;
         self.update_rq_clock(cpu);
         let found = {
+            let virtual_clock = clock_of(&self.rqs[cpu].cfs, &self.tasks);
             let rq = &mut self.rqs[cpu];
             let mut detached = std::mem::take(&mut self.detached);
             let queue = EngineQueue {
@@ -487,6 +492,7 @@ impl Sim<'_> {
                 running: NO_TASK,
                 next: rq.cfs.next,
                 last: rq.cfs.last,
+                virtual_clock,
                 util_est: self.features.util_est,
                 detached: &mut detached,
             };
@@ -765,7 +771,8 @@ impl PassState {
     }
 }
 
-/// A runqueue's list of tasks as `detach_tasks` walks it. Tasks that it takes are collected; the engine dequeues them after.
+/// A runqueue's list of tasks as `detach_tasks` walks it. Tasks that it takes are collected; the engine
+/// dequeues them after.
 struct EngineQueue<'a> {
     tasks: &'a mut Vec<Task>,
     head: &'a mut TaskId,
@@ -775,6 +782,8 @@ struct EngineQueue<'a> {
     running: TaskId,
     next: TaskId,
     last: TaskId,
+    /// The average that says who is eligible; without entities in queues that do not ask.
+    virtual_clock: VirtualClock,
     util_est: bool,
     detached: &'a mut Vec<TaskId>,
 }
@@ -810,6 +819,7 @@ impl SrcQueue for EngineQueue<'_> {
             last_buddy: id == self.last,
             throttled: false,
             per_cpu_kthread: false,
+            eligible: self.virtual_clock.entity_eligible(task.se.vruntime),
             allowed: task.allowed.as_deref(),
             numa: None,
         }
@@ -823,6 +833,10 @@ impl SrcQueue for EngineQueue<'_> {
     fn detach(&mut self, task: TaskRef) {
         list_remove(self.tasks, self.head, self.tail, task);
         self.nr_running -= 1;
+        if self.virtual_clock.avg_load != 0 {
+            let se = &self.tasks[task as usize].se;
+            self.virtual_clock.sub(se.vruntime, se.weight);
+        }
         self.detached.push(task);
     }
 }

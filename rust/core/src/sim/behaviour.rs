@@ -48,6 +48,11 @@ fn setup_with(machine: MachineSpec, kernel: KernelSpec, nices: &[i32]) -> Setup 
 
 /// Two last-level caches of four CPUs each; `nr_tasks` tasks of nice 0.
 fn dual_quad(nr_tasks: usize) -> Setup {
+    dual_quad_under("v5.7", nr_tasks)
+}
+
+/// The same under another kernel.
+fn dual_quad_under(kernel: &str, nr_tasks: usize) -> Setup {
     let llc: Vec<u32> = (0..8).map(|cpu| cpu / 4).collect();
     let machine = MachineSpec {
         arch: "arm64".to_owned(),
@@ -55,7 +60,7 @@ fn dual_quad(nr_tasks: usize) -> Setup {
         llc,
         ..MachineSpec::uniform("dual-quad", 8)
     };
-    setup_with(machine, KernelSpec { name: "v5.7".to_owned(), ..KernelSpec::default() }, &vec![0; nr_tasks])
+    setup_with(machine, KernelSpec { name: kernel.to_owned(), ..KernelSpec::default() }, &vec![0; nr_tasks])
 }
 
 impl<'a> Sim<'a> {
@@ -497,4 +502,52 @@ fn a_slow_cpu_takes_longer_and_its_signals_know() {
     let lag_ns = |cpu: usize| sim.rqs[cpu].clock - sim.rqs[cpu].clock_pelt;
     assert_eq!(lag_ns(0), 0);
     assert!(lag_ns(1).abs_diff(1000 * MS) < 8 * MS, "{} ns", lag_ns(1));
+}
+
+#[test]
+fn a_cpu_that_will_not_idle_for_long_looks_for_work_only_where_it_may_find_it_at_little_cost() {
+    // sched_balance_newidle(): CPU 1 will idle for 100 us, less than the migration cost of 500 us.
+    let pulls = |kernel: &str, level_cost_ns: u64| {
+        let setup = dual_quad_under(kernel, 3);
+        let mut sim = Sim::at_rest(&setup);
+        (0..3).for_each(|task| sim.run_on(0, task));
+        sim.rqs[1].avg_idle = 100_000;
+        sim.sds[1][0].max_newidle_lb_cost = level_cost_ns;
+        sim.this_cpu = 1;
+        sim.update_rq_clock(1);
+        sim.newidle_balance(1)
+    };
+    assert!(!pulls("v5.7", 0));
+    assert!(pulls("v6.12", 0));
+    assert!(!pulls("v6.12", 100_001));
+}
+
+#[test]
+fn a_busy_cache_shortens_the_search_for_an_idle_cpu() {
+    // update_idle_cpu_scan(): four CPUs fully used leave nothing to look at.
+    let setup = dual_quad_under("v6.12", 8);
+    let mut sim = Sim::at_rest(&setup);
+    assert_eq!((sim.nr_idle_scan[0], sim.nr_idle_scan[4]), (4, 4));
+    (0..8).for_each(|cpu| sim.run_on(cpu, cpu as TaskId));
+    sim.advance(1_000 * MS, |_| ());
+    assert_eq!((sim.nr_idle_scan[0], sim.nr_idle_scan[4]), (0, 0));
+}
+
+#[test]
+fn the_load_that_is_balanced_counts_sleepers_or_not() {
+    let loads = |kernel: &str| {
+        let setup = dual_quad_under(kernel, 1);
+        let mut sim = Sim::at_rest(&setup);
+        sim.run_on(0, 0);
+        sim.advance(20 * MS, |_| ());
+        let awake = sim.stats.load[0];
+        sim.update_rq_clock(0);
+        sim.dequeue_task(0, 0, Why::Sleep);
+        (awake, sim.stats.load[0])
+    };
+    let (awake, asleep) = loads("v5.5");
+    assert!(awake > 900 && asleep == awake, "{awake} {asleep}");
+    let (awake, asleep) = loads("v5.4");
+    // What is left is rounding: the queue's sum and the task's are rounded apart.
+    assert!(awake > 900 && asleep <= 1, "{awake} {asleep}");
 }

@@ -199,6 +199,7 @@ impl Sim<'_> {
                 TaskState::New | TaskState::Dead => (0, 0, 0),
                 TaskState::Runnable => (1, 0, 0),
                 TaskState::Waking => (0, 1, 0),
+                // A task whose dequeue is delayed sleeps in its queue.
                 TaskState::Sleeping => (usize::from(task.se.sched_delayed), 0, 1),
             };
             let found = (queued[id], travelling[id], waiting[id]);
@@ -231,9 +232,13 @@ impl Sim<'_> {
         let mut busy = vec![0; self.nr_busy_cpus.len()];
         for (cpu, rq) in self.rqs.iter().enumerate() {
             let avg = &rq.cfs.avg;
+            // An attached task's sums are rebuilt from its averages, which rounds by up to a thousandth.
             // Tasks bring their signals along, so that a CPU's sum may exceed what one CPU can do, as in the kernel.
-            if avg.util_avg > SCHED_CAPACITY_SCALE * self.tasks.len() as u64 || avg.load_avg > weights {
-                return self.broken(format!("the signals of CPU {cpu} are out of bounds: {avg:?}"));
+            let load = weights + weights / 1000;
+            if avg.util_avg > SCHED_CAPACITY_SCALE * self.tasks.len() as u64 || avg.load_avg > load {
+                return self.broken(format!(
+                    "the signals of CPU {cpu} are out of bounds, weights {weights}: {avg:?}"
+                ));
             }
             if self.stats.nr_running[cpu] != rq.cfs.nr_running
                 || self.stats.load[cpu] != (self.kernel.signals.cpu_load.f)(avg)

@@ -668,6 +668,7 @@ impl<'a> Sim<'a> {
                 max_cpu_capacity: max_cpu_capacity.unwrap_or(0),
                 clusters: some_domain_has(SdFlags::CLUSTER),
                 sis_util: setup.features.sis_util,
+                place_lag: setup.features.place_lag,
                 migration_cost_ns: setup.tunables.migration_cost_ns,
                 nr_migrate: setup.tunables.nr_migrate,
                 preemption: setup.tunables.preemption,

@@ -92,8 +92,8 @@ fn busiest_answer(case: &BusiestCase, outcome: &BusiestOutcome) -> Value {
     })
 }
 
-/// v5.4 has no migration types, and says of a group only how many fair tasks it has, what its average task is, and whether
-/// its capacity is used up.
+/// v5.4 has no migration types, and says of a group only how many fair tasks it has, what its average task is,
+/// and whether its capacity is used up.
 fn use_words_before_rework(answer: &mut Value, outcome: &BusiestOutcome) {
     answer["mig"] = Value::Null;
     answer["src_type"] = json!(outcome.busiest.map(|_| outcome.src_grp_type));

@@ -1,6 +1,8 @@
 //! Patches: what a series changes, as a table on the kernel that it was made for.
 
+pub mod eligible_first;
 pub mod ni_random;
+pub mod numa_lb_reconcile;
 pub mod runnable_avg;
 
 use super::{Kernel, Origin, unknown, v5_6, v6_12};
@@ -14,6 +16,27 @@ pub static REGISTRY: &[Patch] = &[
         source: runnable_avg::SOURCE,
         base: &v5_6::KERNEL,
         patched: &runnable_avg::KERNEL,
+    },
+    Patch {
+        name: "eligible-first",
+        summary: eligible_first::SUMMARY,
+        source: eligible_first::SOURCE,
+        base: &v6_12::KERNEL,
+        patched: &eligible_first::KERNEL,
+    },
+    Patch {
+        name: "eligible-first-described",
+        summary: eligible_first::SUMMARY_DESCRIBED,
+        source: eligible_first::SOURCE,
+        base: &v6_12::KERNEL,
+        patched: &eligible_first::KERNEL_DESCRIBED,
+    },
+    Patch {
+        name: "numa-lb-reconcile",
+        summary: numa_lb_reconcile::SUMMARY,
+        source: numa_lb_reconcile::SOURCE,
+        base: &v5_6::KERNEL,
+        patched: &numa_lb_reconcile::KERNEL,
     },
     Patch {
         name: "ni-random",

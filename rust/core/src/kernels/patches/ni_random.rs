@@ -1,10 +1,10 @@
 //! ni-random: newidle balance at a level runs by chance, as often as it has been worth it.
 //!
-//! Peter Zijlstra, "sched/fair: Proportional newidle balance", as the stable series 6.12.y has it (feature `NI_RANDOM`).
-//! A CPU about to go idle throws a die of 1024 sides before it balances a level, and leaves the level out unless the
-//! number is at most 1 + the successes in its last 1024 attempts. A success counts the more, the rarer attempts are, so
-//! that the share of successes is that of all attempts. Expect fewer newidle passes where they find nothing, and tasks
-//! that wait a little longer because a CPU went idle without looking.
+//! Peter Zijlstra, "sched/fair: Proportional newidle balance", as the stable series 6.12.y has it (feature
+//! `NI_RANDOM`). A CPU about to go idle throws a die of 1024 sides before it balances a level, and leaves the
+//! level out unless the number is at most 1 + the successes in its last 1024 attempts. A success counts the
+//! more, the rarer attempts are, so that the share of successes is that of all attempts. Expect fewer newidle
+//! passes where they find nothing, and tasks that wait a little longer because a CPU went idle without looking.
 
 use super::super::{Balance, Kernel, v6_12};
 use crate::slot;

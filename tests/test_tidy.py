@@ -40,7 +40,6 @@ def found(folder: Path, pattern: str) -> list[str]:
         pytest.param(
             CORE, r"std::(time|fs|io|env|net|process)|\bInstant\b|\bSystemTime\b", id="nor the world"
         ),
-        pytest.param(CORE, r"\bf(32|64)\b", id="no float decides"),
         pytest.param(CORE / "sim", r"\bv\d+_\d+\b", id="mechanism names no kernel version"),
         pytest.param(CORE / "sim", r"\bHash(Map|Set)\b", id="mechanism has no unordered maps"),
         pytest.param(CORE / "kernels", r"\bHash(Map|Set)\b", id="policy neither"),
@@ -52,6 +51,13 @@ def found(folder: Path, pattern: str) -> list[str]:
 def test_the_sources_never_say(folder: Path, pattern: str) -> None:
     assert list(folder.rglob("*.rs"))
     assert found(folder, pattern) == []
+
+
+def test_floats_measure_and_do_not_decide() -> None:
+    floats = found(CORE, r"\bf(32|64)\b")
+    measures = [place for place in floats if place.startswith("rust/core/src/measure/")]
+    assert measures
+    assert floats == measures
 
 
 def test_the_core_depends_on_little() -> None:

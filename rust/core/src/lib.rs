@@ -13,6 +13,7 @@ pub mod group;
 pub mod kernels;
 pub mod load_weight;
 pub mod loadavg;
+pub mod measure;
 pub mod pelt;
 pub mod record;
 pub mod rng;

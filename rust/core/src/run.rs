@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use crate::error::{Result, SimError};
-use crate::record::derived::{Derived, TraceSubject, derive};
+use crate::measure::{Derived, TraceSubject, derive};
 use crate::record::{Record, Trace};
 use crate::scenario::Scenario;
 use crate::sim::{self, Log};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 use schedlab_core::cpumask::CpuMask;
-use schedlab_core::record::derived::{Derived, TraceSubject, TraceTask, TraceTaskKind, derive};
+use schedlab_core::measure::{Derived, TraceSubject, TraceTask, TraceTaskKind, derive};
 use schedlab_core::record::{TaskTraceState, Trace, TraceEvent};
 use serde_json::Value;
 

@@ -3,6 +3,7 @@
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use schedlab_core::measure::Derived;
 use schedlab_core::record::TaskTraceState;
 use schedlab_core::run::{Progress, derive_seeds, trace_seed};
 use schedlab_core::scenario::Scenario;
@@ -48,7 +49,7 @@ pub fn simulate_derived<'py>(
     let state = Progress::default();
     let batch = || derive_seeds(&scenario, background, &seeds, threads, &state);
     let runs = interruptible(py, &state, None, batch)?;
-    let to_dict = |derived: schedlab_core::record::derived::Derived| {
+    let to_dict = |derived: Derived| {
         let measures = PyDict::new(py);
         for (name, value) in derived.measures {
             measures.set_item(name, value)?;

@@ -1,8 +1,5 @@
 //! What a run remembers: counters and time integrals, as streaming sums.
 
-pub mod derived;
-mod fairness;
-mod subject;
 pub mod trace;
 
 pub use trace::{TaskTraceState, Trace, TraceEvent};

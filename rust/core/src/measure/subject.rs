@@ -2,7 +2,7 @@
 
 use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
-use crate::record::derived::{TraceSubject, TraceTask, TraceTaskKind};
+use crate::measure::{TraceSubject, TraceTask, TraceTaskKind};
 use crate::scenario::{Scenario, WorkloadSpec};
 use crate::topology::MachineSpec;
 use crate::workload::tasks::{BarrierWait, Behaviour, TaskEntry, Tasks};

@@ -3,10 +3,13 @@
 //! The same measures describe schedules recorded on real kernels, so that the two can stand side by side. Floats
 //! describe here; nothing decides by them.
 
+mod fairness;
+mod subject;
+
 use std::collections::BTreeMap;
 
 use crate::cpumask::CpuMask;
-use crate::record::fairness::{Claim, fair_shares};
+use crate::measure::fairness::{Claim, fair_shares};
 use crate::record::{TaskTraceState, Trace, TraceEvent};
 
 /// What the measures need to know of a task beside its trace.

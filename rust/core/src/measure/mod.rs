@@ -112,7 +112,7 @@ impl Derived {
 pub fn derive(trace: &Trace, subject: &TraceSubject) -> Derived {
     let end_ns = window_end_ns(trace, subject);
     let mut walk = Walk::new(trace.start_ns, end_ns, subject);
-    for &event in trace.events.iter().take_while(|event| event.time_ns < end_ns) {
+    for &event in trace.events.iter().take_while(|event| event.time_ns <= end_ns) {
         walk.advance(event.time_ns);
         walk.apply(event);
     }
@@ -701,4 +701,81 @@ fn spread_of(counts: &[usize]) -> usize {
 /// Time at a spread of 0 or 1, ns.
 fn within_one(spread_ns: &BTreeMap<usize, u64>) -> f64 {
     spread_ns.range(..=1).map(|(_, &ns)| ns).sum::<u64>() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TraceTaskKind::{Child, Forker, Hog};
+    use super::*;
+    use TaskTraceState::{Asleep, Running, Waiting};
+
+    const MS: u64 = 1_000_000;
+
+    fn subject(nr_cpus: usize, kinds: &[TraceTaskKind]) -> TraceSubject {
+        let task = |&kind| TraceTask {
+            kind,
+            nice: 0,
+            group: None,
+            affinity: CpuMask::all(nr_cpus),
+            release: None,
+            first_cpu: None,
+        };
+        TraceSubject { nr_cpus, groups: Vec::new(), tasks: kinds.iter().map(task).collect() }
+    }
+
+    /// A trace from 100 ms to 200 ms of (ms, task, CPU, state).
+    fn trace(events: &[(u64, u32, u16, TaskTraceState)]) -> Trace {
+        let event = |&(ms, task, cpu, state): &_| TraceEvent { time_ns: ms * MS, task, cpu, state };
+        Trace { start_ns: 100 * MS, end_ns: 200 * MS, events: events.iter().map(event).collect() }
+    }
+
+    #[test]
+    fn two_hogs_on_one_cpu_violate_until_one_is_pulled() {
+        let events = [
+            (20, 0, 1, Running),
+            (30, 0, 1, Asleep),
+            (100, 0, 1, Running),
+            (110, 1, 1, Waiting),
+            (150, 1, 0, Waiting),
+            (150, 1, 0, Running),
+        ];
+        let derived = derive(&trace(&events), &subject(2, &[Hog, Hog]));
+        for (name, value) in [
+            ("migrations_balance_per_s", 10.0),
+            ("migrations_wakeup_per_s", 0.0),
+            ("idle_while_waiting_share", 0.4),
+            ("idle_while_waiting_cpu_share", 0.2),
+            ("longest_violation_ms", 40.0),
+            ("violations", 1.0),
+            ("balanced_counts_from_ms", 50.0),
+            ("running_count_share_by_cpu.1.2", 0.4),
+            // What the first did before the start is no part of it: 100 ms and 50 ms of a whole CPU each.
+            ("fair_max", 1.0),
+            ("fair_min", 0.5),
+            ("wakeup_to_run_mean_us", 40_000.0),
+            ("switches_per_s", 20.0),
+        ] {
+            let derived = derived.get(name);
+            assert!(derived.is_some_and(|derived| (derived - value).abs() < 1e-9), "{name}: {derived:?}");
+        }
+    }
+
+    #[test]
+    fn the_window_of_a_fork_storm_ends_with_its_last_child() {
+        let mut events = vec![
+            (100, 0, 0, Running),
+            (101, 1, 1, Waiting),
+            (102, 1, 1, Running),
+            (105, 1, 1, Asleep),
+            (106, 2, 1, Running),
+        ];
+        let storm = subject(2, &[Forker, Child, Child]);
+        assert_eq!(derive(&trace(&events), &storm).get("window_ms"), Some(100.0));
+        events.push((110, 2, 1, Asleep));
+        let derived = derive(&trace(&events), &storm);
+        assert_eq!(derived.get("window_ms"), Some(10.0));
+        assert_eq!(derived.get("fork_makespan_ms"), Some(9.0));
+        assert_eq!(derived.get("fork_to_run_us_mean"), Some(500.0));
+        assert_eq!(derived.get("fork_first_run_cpu_count.1"), Some(2.0));
+    }
 }

@@ -104,3 +104,48 @@ fn trace_task(entry: &TaskEntry, kind: TraceTaskKind, machine: &MachineSpec) -> 
         first_cpu: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario(workload: &str) -> Scenario {
+        let machine = serde_json::to_string(&MachineSpec::uniform("four", 4)).unwrap();
+        let json =
+            format!(r#"{{"machine": {machine}, "kernel": {{"name": "v5.7"}}, "workload": {workload}}}"#);
+        Scenario::from_json(&json).unwrap()
+    }
+
+    #[test]
+    fn tasks_stand_in_the_order_of_the_trace() {
+        let scenario = scenario(
+            r#"{"kind": "tasks", "duration_ms": 10, "tasks": [
+                {"kind": "fork", "n": 2, "run_us": 10},
+                {"kind": "pingpong", "n": 1, "run_us": 10},
+                {"kind": "hog", "n": 1, "nice": 5, "mask": [1], "release": {"at_us": 7, "mask": [2]}},
+                {"kind": "periodic", "n": 1, "run_us": 1, "sleep_us": 1}]}"#,
+        );
+        let subject = TraceSubject::of_scenario(&scenario, 1).unwrap();
+        let kinds: Vec<TraceTaskKind> = subject.tasks.iter().map(|task| task.kind).collect();
+        use TraceTaskKind::{Child, Forker, Hog, Other, PingPong};
+        let pair = [PingPong { first: true }, PingPong { first: false }];
+        assert_eq!(kinds, [Other, Forker, pair[0], pair[1], Hog, Other, Child, Child]);
+        let hog = &subject.tasks[4];
+        assert_eq!((hog.nice, hog.affinity.iter().collect::<Vec<_>>()), (5, vec![1]));
+        assert_eq!(hog.release, Some((7000, CpuMask::from_cpus(4, [2]))));
+        assert!(subject.groups.is_empty());
+    }
+
+    #[test]
+    fn what_has_no_tasks_or_not_so_many_is_refused() {
+        let hackbench = scenario(
+            r#"{"kind": "hackbench", "groups": 1, "loops": 1, "ipc": "pipe", "mode": "process",
+                "senders": 1, "receivers": 1, "bytes": 1}"#,
+        );
+        let error = TraceSubject::of_scenario(&hackbench, 0).unwrap_err().to_string();
+        assert!(error.starts_with("workload.kind = "), "{error}");
+        let hogs = scenario(r#"{"kind": "tasks", "duration_ms": 10, "tasks": [{"kind": "hog", "n": 1}]}"#);
+        let error = TraceSubject::of_scenario(&hogs, 2).unwrap_err().to_string();
+        assert!(error.starts_with("background = 2: must be at most"), "{error}");
+    }
+}

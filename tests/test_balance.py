@@ -21,6 +21,7 @@ from schedlab.balance import (
     GroupStats,
     GroupType,
     MigrationType,
+    NumaTask,
     PlacedTask,
     QueuedTask,
     WakeTarget,
@@ -314,6 +315,113 @@ def test_should_we_balance_answers_as_the_kernel() -> None:
             cpus=case["cpus"],
         )
         assert got == bool(case["out"]["balance"]), case["id"]
+
+
+def numa_task_of(task: dict[str, Any], allowed: list[int] | None = None) -> NumaTask:
+    return NumaTask(
+        load=task["load"],
+        task_weights=tuple(task["tw"]),
+        group_weights=tuple(task["gw"]),
+        numa_group=None if task["grp"] < 0 else task["grp"],
+        preferred_node=None if task.get("pref", -1) < 0 else task["pref"],
+        allowed=task.get("allowed", allowed),
+        exiting=bool(task.get("exiting", 0)),
+    )
+
+
+@pytest.mark.parametrize("kernel", ("v5.6", "v5.7", "v6.12"))
+def test_task_numa_find_cpu_answers_as_the_kernel(kernel: str) -> None:
+    for case in vectors(f"numa-{kernel}"):
+        p, out = case["p"], case["out"]
+        elsewhere = [cpu for cpu in range(2 * case["w"]) if cpu != p["cpu"]]
+        got = balance.task_numa_find_cpu(
+            kernel,
+            numa_task_of(p),
+            cpu=p["cpu"],
+            curr=[
+                task and numa_task_of(task, elsewhere if task.get("noaff") else None) for task in case["curr"]
+            ],
+            cpus=Cpus(
+                nr_running=case["nr"],
+                h_nr_running=case["h"],
+                load=case["load"],
+                util=case.get("util"),
+                runnable=case.get("run"),
+                capacity=case["cap"],
+            ),
+            imbalance_pct=case["pct"],
+            imb_numa_nr=case.get("imb_numa_nr", 1),
+            threads_per_core=case["tpc"],
+            numa_migrate_on=np.flatnonzero(case["on"]).tolist(),
+            claimed_later=out.get("race_on"),
+        )
+        place = (got.best_cpu, got.swap_with)
+        assert place == tuple(None if out[name] < 0 else out[name] for name in ("best_cpu", "swap_with"))
+        assert got.best_imp == out["best_imp"], case["id"]
+        assert got.load_too_imbalanced == bool(out["too_imbalanced"]), case["id"]
+        assert got.adjusted_imbalance == out.get("adj_imb"), case["id"]
+        names = {
+            "node_type": "t",
+            "load": "load",
+            "util": "util",
+            "runnable": "run",
+            "compute_capacity": "cap",
+            "nr_running": "nr",
+        }
+        for node, expected in ((got.src, out["src"]), (got.dst, out["dst"])):
+            shown = {short: getattr(node, name) for name, short in names.items()}
+            assert {**dict.fromkeys(shown, 0), "t": None, **expected} == {**expected, **shown}, case["id"]
+
+
+def test_v5_7_takes_an_idle_cpu_that_v5_6_refuses_for_load() -> None:
+    def placement(kernel: str) -> balance.NumaPlacement:
+        # Node 0 has one task, so that its load would fall to nothing; CPU 3 of node 1 idles.
+        return balance.task_numa_find_cpu(
+            kernel,
+            NumaTask(load=1024, task_weights=(200, 800)),
+            cpu=0,
+            curr=[NumaTask(load=1024, task_weights=(0, 1000), preferred_node=1), None],
+            cpus=Cpus(nr_running=[1, 0, 1, 0], load=[1024, 0, 1024, 0]),
+        )
+
+    assert placement("v5.6").load_too_imbalanced
+    assert placement("v5.6").best_cpu is None
+    assert placement("v5.7").best_cpu == 3
+    assert placement("v5.7").dst.node_type == "has_spare"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"cpu": 2}, ("task.cpu", "2")),
+        ({"curr": [None]}, ("curr", "1 entries")),
+        ({"cpus": Cpus(nr_running=[1, 0, 0])}, ("cpus.nr_running", "3 values")),
+        ({"cpus": Cpus(nr_running=[0, 0, 0, 0])}, ("nr_running[0]", "0")),
+        ({"cpus": Cpus(nr_running=[1, 0, 0, 0], idle=[0, 0, 1, 1])}, ("cpus.idle", "not read")),
+        ({"numa_migrate_on": [4]}, ("numa_migrate_on", "below 4")),
+        ({"claimed_later": 4}, ("claimed_later", "4")),
+        ({"imbalance_pct": 99}, ("imbalance_pct", "99")),
+        ({"threads_per_core": 3}, ("threads_per_core", "3")),
+        ({"task": NumaTask(load=1, task_weights=(1, 2, 3))}, ("task.task_weights", "two weights")),
+        ({"task": NumaTask(load=-1, task_weights=(1, 2))}, ("task.load", "-1")),
+        ({"task": NumaTask(load=1, task_weights=(1, 2), preferred_node=2)}, ("task.preferred_node", "2")),
+        ({"task": NumaTask(load=1, task_weights=(1, 2), allowed=[9])}, ("task.allowed", "9")),
+    ],
+)
+def test_bad_numa_placements_are_errors_that_name_what_is_wrong(
+    change: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    arguments: dict[str, Any] = {
+        "task": NumaTask(load=1024, task_weights=(200, 800)),
+        "cpu": 0,
+        "curr": [None, None],
+        "cpus": Cpus(nr_running=[1, 0, 0, 0]),
+    }
+    assert balance.task_numa_find_cpu("v5.7", **arguments).best_cpu == 2
+    with pytest.raises(ValueError) as error:
+        balance.task_numa_find_cpu("v5.7", **{**arguments, **change})
+    for word in words:
+        assert word in str(error.value)
 
 
 def test_codes_are_those_of_the_core() -> None:

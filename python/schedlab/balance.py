@@ -2,9 +2,9 @@
 
 `classify`, `calculate_imbalance`, `wake_affine` and `wake_wide` take integers or integer arrays that
 broadcast against each other, and decide every case in the core. `find_busiest_group`, `find_idlest_group`,
-`detach_tasks` and `should_we_balance` take one situation, described by the small classes below. All call the
-functions that a simulated run calls. Every function takes a kernel: the name of a generation, or a
-`schedlab.Kernel`.
+`detach_tasks`, `should_we_balance` and `task_numa_find_cpu` take one situation, described by the small
+classes below. All call the functions that a simulated run calls. Every function takes a kernel: the name of a
+generation, or a `schedlab.Kernel`.
 
 Units, as in the kernel: load 1024 = one task of nice 0 that always runs; utilization, runnable_avg and
 capacity 1024 = one whole CPU of the biggest kind; times in nanoseconds.
@@ -936,6 +936,160 @@ def should_we_balance(
             case[name] = [integer(name, int(value), 0, 2**31 - 1) for value in _int_array(name, column).flat]
     answer = _decide(kernel, "should_we_balance", case)
     return bool(answer)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NumaTask:
+    """What NUMA balancing knows of a task.
+
+    Attributes:
+        load: `task_h_load()`.
+        task_weights: thousandths of its own NUMA faults on node 0 and node 1.
+        group_weights: thousandths of its group's faults on node 0 and node 1.
+        numa_group: number of its NUMA group; None = none.
+        preferred_node: its preferred node, 0 or 1; None = none.
+        allowed: CPUs where it may run; everywhere unless given.
+        exiting: it is about to exit.
+    """
+
+    load: int
+    task_weights: tuple[int, int]
+    group_weights: tuple[int, int] = (0, 0)
+    numa_group: int | None = None
+    preferred_node: int | None = None
+    allowed: Sequence[int] | None = None
+    exiting: bool = False
+
+    def _to_case(self, name: str) -> dict[str, Any]:
+        case: dict[str, Any] = {
+            "load": integer(f"{name}.load", self.load, 0),
+            "numa_group": _node(f"{name}.numa_group", self.numa_group),
+            "preferred_node": None,
+            "allowed": None if self.allowed is None else _cpu_list(f"{name}.allowed", self.allowed),
+            "exiting": _flag(f"{name}.exiting", self.exiting),
+        }
+        if self.preferred_node is not None:
+            case["preferred_node"] = integer(f"{name}.preferred_node", self.preferred_node, 0, 1)
+        for field in ("task_weights", "group_weights"):
+            weights = tuple(getattr(self, field))
+            if len(weights) != 2:
+                raise bad_argument(f"{name}.{field}", weights, "must be two weights")
+            case[field] = [integer(f"{name}.{field}", weight, 0, 2**20) for weight in weights]
+        return case
+
+
+@dataclasses.dataclass(frozen=True)
+class NumaStats:
+    """Statistics of a NUMA node (`struct numa_stats`).
+
+    Attributes:
+        node_type: `has_spare`, `fully_busy` or `overloaded`; None before v5.7, which does not class nodes.
+        load: sum of load.
+        util: sum of utilization; 0 before v5.7.
+        runnable: sum of runnable_avg; 0 where the kernel does not read it.
+        compute_capacity: sum of capacity.
+        nr_running: runnable fair tasks; 0 before v5.7.
+        idle_cpu: idle CPU that the task could take, on an idle core if there is one; looked for on node 1
+            only, from v5.7.
+    """
+
+    node_type: str | None
+    load: int
+    util: int
+    runnable: int
+    compute_capacity: int
+    nr_running: int
+    idle_cpu: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class NumaPlacement:
+    """Where a task would go on another node.
+
+    Attributes:
+        src: statistics of node 0, where the task runs.
+        dst: statistics of node 1.
+        load_too_imbalanced: the nodes' loads would be further apart than now if the task just moved.
+        adjusted_imbalance: tasks of imbalance after a move that the load balancer would not tolerate; None
+            before v5.7, which does not ask.
+        best_cpu: the place; None = none was found.
+        swap_with: CPU whose running task goes the other way, that is `best_cpu`; None = a plain move.
+        best_imp: what is gained, in thousandths of faults; 0 if an idle CPU was taken at once.
+    """
+
+    src: NumaStats
+    dst: NumaStats
+    load_too_imbalanced: bool
+    adjusted_imbalance: int | None
+    best_cpu: int | None
+    swap_with: int | None
+    best_imp: int
+
+
+def task_numa_find_cpu(
+    kernel: str | KernelLike,
+    task: NumaTask,
+    *,
+    cpu: int,
+    curr: Sequence[NumaTask | None],
+    cpus: Cpus,
+    imbalance_pct: int = 112,
+    imb_numa_nr: int = 1,
+    threads_per_core: int = 1,
+    numa_migrate_on: Sequence[int] = (),
+    claimed_later: int | None = None,
+) -> NumaPlacement:
+    """Where a task that wants to run near its memory would go: models task_numa_find_cpu() of fair.c.
+
+    There are two nodes with as many CPUs each: node 0 is the first half of `cpus` and has the task, node 1
+    the second half.
+
+    Args:
+        kernel: whose decisions.
+        task: the task.
+        cpu: CPU of node 0 where it runs.
+        curr: the tasks that run on node 1, one entry a CPU; None = the idle task.
+        cpus: the runqueues; `nr_running`, `h_nr_running`, `load`, `util`, `runnable` and `capacity` are read.
+            CPUs without a task are idle. Up to v5.6 `load` is that of queued tasks only.
+        imbalance_pct: half of what the NUMA domain tolerates, in per cent: 112 up to v5.7, 108 in v6.12.
+        imb_numa_nr: tasks up to which v6.12 tolerates an imbalance; earlier kernels do not read it.
+        threads_per_core: hardware threads of a core, whose CPUs are consecutive.
+        numa_migrate_on: CPUs that take part in another move or swap.
+        claimed_later: CPU that another move claims after the statistics were taken; None = none.
+
+    Raises:
+        ValueError: a number is out of range, a CPU is in the wrong place, or the kernel is unknown.
+    """
+    columns = ("nr_running", "h_nr_running", "load", "util", "runnable", "capacity")
+    for field in dataclasses.fields(cpus):
+        value = getattr(cpus, field.name)
+        if field.name not in columns and value is not None:
+            raise bad_argument(
+                f"cpus.{field.name}", value, "must not be given: NUMA placement does not read it"
+            )
+    stats = cpus._to_case()
+    nr_cpus = len(stats["nr_running"])
+    if nr_cpus % 2:
+        raise bad_argument("cpus.nr_running", f"{nr_cpus} values", "must be two nodes of as many CPUs each")
+    claimed = _cpu_list("numa_migrate_on", numa_migrate_on)
+    if claimed and max(claimed) >= nr_cpus:
+        raise bad_argument("numa_migrate_on", max(claimed), f"must be a CPU, that is below {nr_cpus}")
+    case = {
+        "node_weight": nr_cpus // 2,
+        "threads_per_core": integer("threads_per_core", threads_per_core, 1),
+        "imbalance_pct": integer("imbalance_pct", imbalance_pct, 0, 2**32 - 1),
+        "imb_numa_nr": integer("imb_numa_nr", imb_numa_nr, 0, 2**32 - 1),
+        **{name: stats[name] for name in columns if name in stats},
+        "numa_migrate_on": [int(index in claimed) for index in range(nr_cpus)],
+        "claimed_later": None if claimed_later is None else integer("claimed_later", claimed_later, 0),
+        "task": {**task._to_case("task"), "cpu": integer("cpu", cpu, 0)},
+        "curr": [
+            None if running is None else running._to_case(f"curr[{index}]")
+            for index, running in enumerate(curr)
+        ],
+    }
+    answer = _decide(kernel, "task_numa_find_cpu", case)
+    return NumaPlacement(**{**answer, "src": NumaStats(**answer["src"]), "dst": NumaStats(**answer["dst"])})
 
 
 # Conversions ----------------------------------------------------------------------------------------------

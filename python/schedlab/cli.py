@@ -97,10 +97,14 @@ def _parser() -> argparse.ArgumentParser:
         "--vectors", metavar="DIR", help="folder of vector files (default: the package's sample)"
     )
     source.add_argument(
-        "--recordings", metavar="DIR", help="folder of recorded schedules, to be simulated and set side by side"
+        "--recordings",
+        metavar="DIR",
+        help="folder of recorded schedules, to be simulated and set side by side",
     )
     sub.add_argument("--threads", type=int, metavar="N", help="files replayed at a time (default: one a CPU)")
-    sub.add_argument("--json", metavar="FILE", help="write cases and failures by family, or measures, to FILE")
+    sub.add_argument(
+        "--json", metavar="FILE", help="write cases and failures by family, or measures, to FILE"
+    )
 
     sub = command("calibrate", _calibrate, "fit a machine's costs on one published base figure")
     sub.add_argument("machine", metavar="MACHINE", help="name of the machine")

@@ -25,6 +25,7 @@ class Kernel:
         tunables: settings other than the default ones, such as `hz` or `pelt_half_life_ms`.
         features: scheduler features (SCHED_FEAT) switched on or off.
         slots: single decisions taken from another generation or patch.
+        domains: kernel whose rules build the sched domains, such as `v5.10`; None for the generation's own.
 
     Raises:
         ValueError: the generation, a patch or a slot is unknown; near names are offered.
@@ -35,6 +36,7 @@ class Kernel:
     tunables: Mapping[str, int] = dataclasses.field(default_factory=dict)
     features: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     slots: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    domains: str | None = None
 
     def __post_init__(self) -> None:
         """Checks types here and names in the core."""
@@ -56,6 +58,8 @@ class Kernel:
         for slot, source in self.slots.items():
             if not isinstance(source, str):
                 raise bad_argument(slot, source, "must be the name of a generation or patch")
+        if self.domains is not None and not isinstance(self.domains, str):
+            raise bad_argument("domains", self.domains, "must be the name of a kernel, or None")
         set_field = object.__setattr__
         set_field(self, "patches", patches)
         set_field(self, "tunables", MappingProxyType(dict(sorted(tunables.items()))))
@@ -83,6 +87,10 @@ class Kernel:
         """This kernel with single decisions of another: `with_slots(calculate_imbalance="v5.5")`."""
         return dataclasses.replace(self, slots={**self.slots, **slots})
 
+    def with_domains(self, kernel: str) -> Kernel:
+        """This kernel on sched domains that another one's rules build: `with_domains("v5.10")`."""
+        return dataclasses.replace(self, domains=kernel)
+
     def functions(self) -> dict[str, str]:
         """Which function fills each slot: slot name to `module::function`."""
         return _core.kernel_slots(self.to_json())
@@ -98,17 +106,19 @@ class Kernel:
         """A short name for tables: generation, `+` patches, and what was changed in brackets."""
         changed = [f"{name}={value}" for name, value in {**self.tunables, **self.features}.items()]
         changed += [f"{slot} of {source}" for slot, source in self.slots.items()]
+        changed += [] if self.domains is None else [f"domains of {self.domains}"]
         return "+".join([self.name, *self.patches]) + (f" ({', '.join(changed)})" if changed else "")
 
     def to_dict(self) -> dict[str, Any]:
         """The kernel as the scenario's JSON has it."""
-        return {
+        fields = {
             "name": self.name,
             "patches": list(self.patches),
             "tunables": dict(self.tunables),
             "features": dict(self.features),
             "slots": dict(self.slots),
         }
+        return fields if self.domains is None else {**fields, "domains": self.domains}
 
     def to_json(self) -> str:
         """`to_dict` as JSON text, the same text for equal kernels."""
@@ -155,7 +165,8 @@ class KernelDiff:
     Attributes:
         a: the first kernel.
         b: the second kernel.
-        rows: (kind, name, value in a, value in b), kind is `slot`, `tunable` or `feature`.
+        rows: (kind, name, value in a, value in b), kind is `slot`, `tunable`, `feature` or
+            `domains`.
     """
 
     def __init__(self, a: Kernel, b: Kernel) -> None:
@@ -166,6 +177,7 @@ class KernelDiff:
             ("slot", a.functions(), b.functions()),
             ("tunable", a.tunables, b.tunables),
             ("feature", a.features, b.features),
+            ("domains", _domains(a), _domains(b)),
         ):
             for name in sorted({*of_a, *of_b}):
                 left, right = str(of_a.get(name, "default")), str(of_b.get(name, "default"))
@@ -195,6 +207,10 @@ class KernelDiff:
         if not self.rows:
             return f"<p>{self!r}</p>"
         return html_table(self._header, self.rows, left=4)
+
+
+def _domains(kernel: Kernel) -> dict[str, str]:
+    return {} if kernel.domains is None else {"rules": kernel.domains}
 
 
 def kernels() -> pd.DataFrame:

@@ -1,10 +1,11 @@
 """recordings: schedules of real kernels beside simulated ones.
 
-A folder holds one file a run, `KERNEL/SCENARIO-SEED.json.gz`, recorded in an emulated guest. Each run is simulated anew:
-the same machine, the same load with the same starts, a kernel of the same line. Measures of both then stand side by side.
+A folder holds one file a run, `KERNEL/SCENARIO-SEED.json.gz`, recorded in an emulated guest. Each run is
+simulated anew: the same machine, the same load with the same starts, a kernel of the same line. Measures of both
+then stand side by side.
 
-The guest counts instructions, not cycles: kernel work takes a time that real hardware does not know. So nothing below
-`RESOLUTION_MS` is compared, and neither is what mostly measures the speed of kernel paths.
+The guest counts instructions, not cycles: kernel work takes a time that real hardware does not know. So nothing
+below `RESOLUTION_MS` is compared, and neither is what mostly measures the speed of kernel paths.
 """
 
 from __future__ import annotations
@@ -40,8 +41,45 @@ RESOLUTION_MS = 0.2
 WIDENED_BY = 0.25
 """The recorded range is widened by this part of its mean."""
 
-LINES: Mapping[str, str] = {"5.10": "v5.7", "6.1": "v6.12", "6.12": "v6.12"}
-"""Recorded kernel to the generation that models its line."""
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """What models a recorded kernel.
+
+    Attributes:
+        queue: generation whose queue it has.
+        balance: generation whose balancing and placement it has.
+        domains: kernel whose rules build its domains.
+        slots: decisions that are a later generation's, because the line got them by backports.
+    """
+
+    queue: str
+    balance: str
+    domains: str
+    slots: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+LINES: Mapping[str, Line] = {
+    # 5.10 halves a task's load with every failed pass. It evens out running tasks, not utilization, among CPUs
+    # that share a cache; and its stable line has the repair by which a group above the average pulls nothing.
+    "5.10": Line("v5.7", "v5.7", "v5.10", {"detach_tasks": "v6.12", "calculate_imbalance": "v6.12"}),
+    # The last queue ordered by vruntime under the balancing of the years after.
+    "6.1": Line("v5.7", "v6.12", "v6.1"),
+    "6.12": Line("v6.12", "v6.12", "v6.12"),
+}
+"""Recorded kernels that have a model."""
+
+QUEUE_SLOTS = (
+    "queue_form",
+    "place_entity",
+    "pick_next_entity",
+    "update_deadline",
+    "check_preempt_tick",
+    "check_preempt_wakeup",
+    "wakeup_preempt_entity",
+    "delay_dequeue",
+)
+"""Slots that say who runs next on a CPU; all others belong to balancing."""
 
 BACKPORTS: Mapping[str, str] = {"NI_RANDOM": "ni-random"}
 """Features of late stable kernels to the patches that add them."""
@@ -67,8 +105,8 @@ INSTRUCTIONS: Mapping[str, int] = {
     "pipe_read_ns": 2_000,
     "pipe_locked_ns": 500,
 }
-"""Instructions of a kernel path, tracing included. With all CPUs busy, each runs one instruction in as many ns as there are
-CPUs; the costs of a machine are the product."""
+"""Instructions of a kernel path, tracing included. With all CPUs busy, each runs one instruction in as many ns as
+there are CPUs; the costs of a machine are the product."""
 
 IDEAL: Mapping[str, int] = {
     "mm_switch_ns": 0,
@@ -86,6 +124,12 @@ IDEAL: Mapping[str, int] = {
     "tick_skew_ns": 0,
 }
 """What the emulated machine does not have: caches, shared cores, work that varies, ticks that are apart."""
+
+KWORKER_RUN_US, KWORKER_WAKEUPS, KWORKER_PERIOD_US, KWORKER_SPREAD_PCT = 50, 4, 1_000_000, 75
+"""All per-CPU workers together wake so often in so long, and run for so long."""
+
+KCOMPACTD_RUN_US, KCOMPACTD_PERIOD_US = 25, 500_000
+"""The compactor of a node: its run and its sleep (HPAGE_FRAG_CHECK_INTERVAL_MSEC)."""
 
 _SYSCTLS = ("latency_ns", "min_granularity_ns", "wakeup_granularity_ns", "migration_cost_ns", "nr_migrate")
 _TUNABLE_NAMES = {"latency_ns": "sched_latency_ns"}
@@ -236,7 +280,7 @@ class RecordedComparison:
         return ["kernel", "scenario", "outside", "recorded", "simulated"], rows
 
     def __repr__(self) -> str:
-        """A table of shares inside by kernel and scenario, then what lies outside and what is not modelled."""
+        """Shares inside by kernel and scenario, then what lies outside and what is not modelled."""
         lines = [f"recordings of {self.folder}"]
         if self.measures:
             lines.append(text_table(*self._cells(), left=2))
@@ -289,7 +333,17 @@ class Recording:
             raise bad_argument("recordings", path.name, f"cannot be read: {error}") from None
         if not isinstance(fields, dict) or fields.get("format") != FORMAT:
             raise bad_argument("recordings", path.name, f"must be an object of format {FORMAT}")
-        for name in ("kernel", "scenario", "seed", "machine", "load", "duration_ms", "guest", "tasks", "derived"):
+        for name in (
+            "kernel",
+            "scenario",
+            "seed",
+            "machine",
+            "load",
+            "duration_ms",
+            "guest",
+            "tasks",
+            "derived",
+        ):
             if name not in fields:
                 raise bad_argument("recordings", path.name, f"must have a field `{name}`")
         return cls(str(fields["kernel"]), str(fields["scenario"]), integer("seed", fields["seed"], 0), fields)
@@ -315,9 +369,12 @@ class Recording:
     def kernel_model(self) -> Kernel | str:
         """The kernel with the guest's settings, or why there is none."""
         known = kernels()
-        name = LINES.get(self.kernel)
-        if name is None or name not in set(known["name"]):
-            return f"kernel {name or self.kernel} is not modelled"
+        if self.kernel not in LINES:
+            return f"kernel {self.kernel} is not modelled"
+        line = LINES[self.kernel]
+        for name in (line.queue, line.balance):
+            if name not in set(known["name"]):
+                return f"kernel {name} is not modelled"
         guest = self.fields["guest"]
         tunables: dict[str, int] = {
             "hz": int(guest["config"].get("HZ", 250)),
@@ -332,9 +389,11 @@ class Recording:
         switches = {flag.removeprefix("NO_"): not flag.startswith("NO_") for flag in flags}
         modelled = {feature for feature, *_ in _core.feature_table()}
         kernel = Kernel(
-            name,
+            line.queue,
             tunables=tunables,
             features={feature: on for feature, on in switches.items() if feature in modelled},
+            slots={**_slots(line.queue, line.balance), **line.slots},
+            domains=line.domains,
         )
         patches = [patch for feature, patch in BACKPORTS.items() if switches.get(feature)]
         return kernel.with_patches(*(patch for patch in patches if patch in set(known["name"])))
@@ -349,7 +408,26 @@ class Recording:
                 return "cgroups are not modelled"
             entries += load.tasks(starts, self.seed)
             del starts[: load.nr_listed]
+        entries += self.kernel_threads()
         return tasks.Workload(tuple(entries), integer("duration_ms", self.fields["duration_ms"], 1))
+
+    def kernel_threads(self) -> list[tasks.Task]:
+        """What runs in the guest beside the load: a worker a CPU, bound to it, and a compactor a node."""
+        n = integer("machine.n_cpus", self.fields["machine"]["n_cpus"], 1)
+        runs = [
+            ((cpu,), KWORKER_RUN_US, KWORKER_PERIOD_US * n // KWORKER_WAKEUPS, KWORKER_SPREAD_PCT)
+            for cpu in range(n)
+        ]
+        runs += [
+            (tuple(cpus), KCOMPACTD_RUN_US, KCOMPACTD_PERIOD_US, 0)
+            for cpus in self.fields["machine"]["nodes"]
+        ]
+        return [
+            tasks.Periodic(
+                run_us=run_us, sleep_us=sleep_us, spread_pct=spread_pct, jitter_us=sleep_us, mask=mask
+            )
+            for mask, run_us, sleep_us, spread_pct in runs
+        ]
 
     def values(self) -> Values:
         """The recorded measures under the names and in the units of the simulated ones."""
@@ -359,7 +437,9 @@ class Recording:
             if name in derived:
                 flat[name] = derived[name]
         for cpu, shares in enumerate(derived["running_count_share_by_cpu"]):
-            flat.update({f"running_count_share_by_cpu.{cpu}.{count}": share for count, share in shares.items()})
+            flat.update(
+                {f"running_count_share_by_cpu.{cpu}.{count}": share for count, share in shares.items()}
+            )
         for recorded, name in (
             ("max_minus_min_running_share", "count_diff_le1_share"),
             ("max_minus_min_group_share", "group_diff_le1_share"),
@@ -387,6 +467,16 @@ class Recording:
     def counted_ms(self) -> float:
         """Time in which spreading counts: from the release, if there is one."""
         return float(self.fields["derived"]["window_ms"]) - float(self.fields.get("released_at_ms") or 0)
+
+
+def _slots(queue: str, balance: str) -> dict[str, str]:
+    """The slots to fill from one generation for its balancing on the queue of another."""
+    ours, theirs = Kernel(queue).functions(), Kernel(balance).functions()
+    return {
+        slot: balance
+        for slot, function in ours.items()
+        if slot not in QUEUE_SLOTS and theirs[slot] != function
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -503,8 +593,8 @@ def _cpus(mask: str) -> tuple[int, ...]:
 def compare_recordings(folder: str | os.PathLike[str], threads: int | None = None) -> RecordedComparison:
     """Simulates every recording under a folder and sets the measures side by side.
 
-    A simulated run has the recorded one's machine, load, starts and settings, and its seed's number. A measure
-    that never came about, such as a balance that was never reached, counts as the whole time in which it could.
+    A simulated run has the recorded one's machine, load, starts and settings, and its seed's number. A time that
+    never came, such as that of a balance that was not reached, counts as the whole time in which it could have.
 
     Args:
         folder: folder of `KERNEL/SCENARIO-SEED.json.gz`, searched with all that is in it.
@@ -524,7 +614,7 @@ def compare_recordings(folder: str | os.PathLike[str], threads: int | None = Non
     scenarios = [_scenario(recording) for recording in recordings]
     pool = ThreadPoolExecutor(workers)
     try:
-        simulated = list(pool.map(_simulate, scenarios, (recording.seed for recording in recordings)))
+        simulated = list(pool.map(_simulate, recordings, scenarios))
     finally:
         pool.shutdown(cancel_futures=True)
     pairs: dict[tuple[str, str], list[tuple[Recording, Values]]] = {}
@@ -564,10 +654,11 @@ def _scenario(recording: Recording) -> Scenario | str:
     return scenario
 
 
-def _simulate(scenario: Scenario | str, seed: int) -> Values | None:
+def _simulate(recording: Recording, scenario: Scenario | str) -> Values | None:
     if isinstance(scenario, str):
         return None
-    (values,) = _core.simulate_derived(scenario.to_json(), np.array([seed], dtype=np.uint64), 1)
+    seeds, background = np.array([recording.seed], dtype=np.uint64), len(recording.kernel_threads())
+    (values,) = _core.simulate_derived(scenario.to_json(), seeds, 1, background)
     return values
 
 

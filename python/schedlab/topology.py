@@ -39,7 +39,7 @@ def build_domains(machine: Machine, kernel: object) -> Domains:
     Raises:
         ValueError: the kernel is not known.
     """
-    label = getattr(kernel, "name", kernel)
+    label = getattr(kernel, "domains", None) or getattr(kernel, "name", kernel)
     if not isinstance(label, str):
         raise bad_argument("kernel", kernel, "must be a kernel or its label")
     return Domains(machine, label, _core.domains_json(json.dumps(machine.spec), label))

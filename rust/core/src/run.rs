@@ -38,14 +38,16 @@ pub fn trace_seed(scenario: &Scenario, seed: u64) -> Result<Trace> {
     Ok(record.trace.unwrap_or_default())
 }
 
-/// Like [`run_seeds`], for the measures of what ran where. Errors beyond its own: the workload is not one of tasks.
+/// Like [`run_seeds`], for the measures of what ran where; the last `nr_background` entries of the workload run, but are not
+/// measured. Errors beyond its own: the workload is not one of tasks.
 pub fn derive_seeds(
     scenario: &Scenario,
+    nr_background: usize,
     seeds: &[u64],
     threads: usize,
     progress: &Progress,
 ) -> Result<Vec<Derived>> {
-    let subject = TraceSubject::of_scenario(scenario)?;
+    let subject = TraceSubject::of_scenario(scenario, nr_background)?;
     let derived = |record: Record| derive(&record.trace.unwrap_or_default(), &subject);
     for_seeds(scenario, seeds, threads, progress, Log { trace: true }, derived)
 }

@@ -47,6 +47,9 @@ pub struct KernelSpec {
     /// Slots filled as another generation or patch fills them.
     #[serde(default)]
     pub slots: BTreeMap<String, String>,
+    /// Kernel whose rules build the sched domains; the generation's own if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domains: Option<String>,
 }
 
 /// A load, by kind.
@@ -97,9 +100,19 @@ impl KernelSpec {
         Ok(features)
     }
 
+    /// The rules that build the sched domains.
+    fn domain_rules(&self) -> Result<&'static DomainRules> {
+        let Some(kernel) = &self.domains else { return DomainRules::for_kernel(&self.name) };
+        DomainRules::for_kernel(kernel).map_err(|error| match error {
+            SimError::Invalid { value, rule, .. } => SimError::invalid("domains", value, rule),
+            other => other,
+        })
+    }
+
     /// Checks names and values.
     pub fn validate(&self) -> Result<()> {
         self.kernel()?;
+        self.domain_rules()?;
         self.features()?;
         self.tunables.validate()
     }
@@ -146,7 +159,7 @@ impl Scenario {
     pub fn setup(&self) -> Result<Setup> {
         self.validate()?;
         let kernel = self.kernel.kernel()?;
-        let rules = DomainRules::for_kernel(&self.kernel.name)?;
+        let rules = self.kernel.domain_rules()?;
         let online = self.machine.nr_cpus() - self.machine.offline.len();
         let tunables = self.kernel.tunables.resolve(online);
         Ok(Setup {

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use schedlab_core::SimError;
 use schedlab_core::balance::columns::{self, Columns};
+use schedlab_core::balance::numa::NumaCase;
 use schedlab_core::balance::{BusiestCase, DetachCase, IdlestCase, ShouldWeBalanceCase, parse};
 use schedlab_core::kernels::Kernel;
 use schedlab_core::kernels::env::{CpuIdleType, GroupType, MigrationType};
@@ -35,6 +36,7 @@ fn decide(kernel_json: &str, decision: &str, case: &str) -> Result<String, SimEr
         "find_busiest_group" => to_json(&parse::<BusiestCase>(case)?.decide(&kernel)?),
         "find_idlest_group" => to_json(&parse::<IdlestCase>(case)?.decide(&kernel)?),
         "detach_tasks" => to_json(&parse::<DetachCase>(case)?.decide(&kernel)?),
+        "task_numa_find_cpu" => to_json(&parse::<NumaCase>(case)?.decide(&kernel)?),
         "should_we_balance" => to_json(&parse::<ShouldWeBalanceCase>(case)?.decide(&kernel)?),
         _ => Err(SimError::invalid("decision", decision, "must be a decision that takes single cases")),
     }

@@ -33,18 +33,21 @@ pub fn simulate_trace<'py>(py: Python<'py>, scenario: &str, seed: u64) -> PyResu
 }
 
 /// Runs a scenario (JSON) of tasks under each seed on so many threads; a dictionary of measures a seed, `None` where what is
-/// measured never came about.
+/// measured never came about. The last `background` entries of the workload run, but are not measured.
 #[pyfunction]
+#[pyo3(signature = (scenario, seeds, threads, background=0))]
 pub fn simulate_derived<'py>(
     py: Python<'py>,
     scenario: &str,
     seeds: PyReadonlyArray1<'py, u64>,
     threads: usize,
+    background: usize,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let scenario = Scenario::from_json(scenario).map_err(to_py)?;
     let seeds = seeds.as_array().to_vec();
     let state = Progress::default();
-    let runs = interruptible(py, &state, None, || derive_seeds(&scenario, &seeds, threads, &state))?;
+    let batch = || derive_seeds(&scenario, background, &seeds, threads, &state);
+    let runs = interruptible(py, &state, None, batch)?;
     let to_dict = |derived: schedlab_core::record::derived::Derived| {
         let measures = PyDict::new(py);
         for (name, value) in derived.measures {

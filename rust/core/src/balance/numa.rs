@@ -10,7 +10,7 @@ use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 use crate::kernels::Kernel;
 use crate::kernels::env::{RqStats, SystemState, TaskRef};
-use crate::kernels::numa::{NumaCpus, NumaEnv, NumaStats, NumaTask, v5_7};
+use crate::kernels::numa::{NumaCpus, NumaEnv, NumaStats, NumaTask};
 
 /// Node of the task, and of the places that it might go to.
 const NODES: [u32; 2] = [0, 1];
@@ -187,7 +187,7 @@ impl NumaCase {
         env.update_stats(&src_cpus);
         let load_too_imbalanced = env.is_too_imbalanced_by(env.p.load);
         let asks_balancer = env.dst_stats.node_type.is_some();
-        let adjusted_imbalance = asks_balancer.then(|| v5_7::imbalance_after_move(&env));
+        let adjusted_imbalance = asks_balancer.then(|| env.imbalance_after_move());
         if let Some(cpu) = self.claimed_later {
             check_cpu("claimed_later", cpu, nr_cpus)?;
             env.numa_migrate_on.set(cpu);
@@ -330,5 +330,129 @@ impl NumaCpus for CaseCpus<'_> {
 
     fn test_idle_cores(&self, _cpu: usize) -> bool {
         self.has_idle_core
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::balance::parse;
+    use crate::kernels::patches::numa_lb_reconcile;
+    use crate::kernels::{v5_6, v5_7, v6_12};
+
+    fn decide(case: &Value, kernel: &Kernel) -> NumaOutcome {
+        parse::<NumaCase>(&case.to_string()).unwrap().decide(kernel).unwrap()
+    }
+
+    /// A task of node 0 wants to run on node 1, where the CPU next to a busy one idles. Node 0 has one task, so that
+    /// its load falls to nothing.
+    fn towards_an_idle_cpu() -> Value {
+        json!({
+            "node_weight": 2, "imbalance_pct": 112, "imb_numa_nr": 2,
+            "nr_running": [1, 0, 1, 0], "load": [1024, 0, 1024, 0],
+            "task": {"cpu": 0, "load": 1024, "task_weights": [200, 800], "group_weights": [0, 0]},
+            "curr": [
+                {"load": 1024, "preferred_node": 1, "task_weights": [0, 1000], "group_weights": [0, 0]},
+                null
+            ],
+        })
+    }
+
+    /// `task_numa_find_cpu`: before v5.7 load forbids what the balancer would not even notice.
+    #[test]
+    fn v5_7_takes_an_idle_cpu_that_v5_6_refuses_for_load() {
+        let case = towards_an_idle_cpu();
+        let v5_6 = decide(&case, &v5_6::KERNEL);
+        assert!(v5_6.load_too_imbalanced);
+        assert_eq!((v5_6.best_cpu, v5_6.src.node_type), (None, None));
+        let v5_7 = decide(&case, &v5_7::KERNEL);
+        assert_eq!((v5_7.best_cpu, v5_7.swap_with, v5_7.best_imp), (Some(3), None, 0));
+        assert_eq!(v5_7.adjusted_imbalance, Some(0));
+        assert_eq!(decide(&case, &numa_lb_reconcile::KERNEL), v5_7, "the patch is what makes the difference");
+    }
+
+    /// `adjust_numa_imbalance`: v6.12 tolerates an imbalance only up to `imb_numa_nr` running tasks.
+    #[test]
+    fn v6_12_asks_how_many_tasks_the_node_may_have() {
+        let mut case = towards_an_idle_cpu();
+        assert_eq!(decide(&case, &v6_12::KERNEL).best_cpu, Some(3));
+        case["imb_numa_nr"] = json!(1);
+        let outcome = decide(&case, &v6_12::KERNEL);
+        assert_eq!((outcome.best_cpu, outcome.adjusted_imbalance), (None, Some(2)));
+    }
+
+    /// `task_numa_compare`: v6.12 does not swap tasks of one group while there is room.
+    #[test]
+    fn v6_12_leaves_tasks_of_one_group_alone_while_there_is_room() {
+        let member = |cpu: usize, weights: [u64; 2]| json!({"cpu": cpu, "load": 512, "numa_group": 7, "task_weights": weights, "group_weights": [500, 500]});
+        let mut case = json!({
+            "node_weight": 2, "imbalance_pct": 112, "imb_numa_nr": 1,
+            "nr_running": [4, 3, 1, 0], "load": [1024, 512, 1024, 0], "numa_migrate_on": [0, 0, 0, 1],
+            "task": member(0, [100, 900]),
+            "curr": [member(2, [900, 100]), null],
+        });
+        assert_eq!(decide(&case, &v5_6::KERNEL).swap_with, Some(2));
+        assert_eq!(decide(&case, &v6_12::KERNEL).swap_with, None);
+        case["curr"][0]["numa_group"] = json!(8);
+        case["curr"][0]["group_weights"] = json!([900, 100]);
+        assert_eq!(decide(&case, &v6_12::KERNEL).swap_with, Some(2));
+    }
+
+    /// `numa_idle_core`: v5.7 means to look for an idle core, and takes any idle CPU.
+    #[test]
+    fn v6_12_looks_at_the_whole_core() {
+        let case = json!({
+            "node_weight": 4, "threads_per_core": 2, "imbalance_pct": 112, "imb_numa_nr": 4,
+            "nr_running": [1, 0, 0, 0, 1, 0, 0, 0],
+            "task": {"cpu": 0, "load": 1024, "task_weights": [0, 1000], "group_weights": [0, 0]},
+            "curr": [{"load": 1024, "task_weights": [0, 0], "group_weights": [0, 0]}, null, null, null],
+        });
+        assert_eq!(decide(&case, &v5_7::KERNEL).dst.idle_cpu, Some(5));
+        assert_eq!(decide(&case, &v6_12::KERNEL).dst.idle_cpu, Some(6));
+    }
+
+    /// `task_numa_assign`: v5.7 finds another idle CPU if a rival claimed the one it wanted.
+    #[test]
+    fn v5_7_finds_another_cpu_if_one_was_claimed_meanwhile() {
+        let mut case = towards_an_idle_cpu();
+        case["node_weight"] = json!(3);
+        case["nr_running"] = json!([1, 0, 0, 1, 0, 0]);
+        case["load"] = json!([1024, 0, 0, 1024, 0, 0]);
+        case["curr"].as_array_mut().unwrap().push(Value::Null);
+        case["claimed_later"] = json!(4);
+        assert_eq!(decide(&case, &v5_7::KERNEL).best_cpu, Some(5));
+        case["task"]["allowed"] = json!([0, 3, 4]);
+        assert_eq!(decide(&case, &v5_7::KERNEL).best_cpu, None);
+    }
+
+    #[test]
+    fn bad_cases_are_errors_that_name_what_is_wrong() {
+        for (pointer, value, part) in [
+            ("/imbalance_pct", json!(99), "imbalance_pct = 99"),
+            ("/node_weight", json!(0), "node_weight = 0"),
+            ("/node_weight", json!(3), "nr_running = 4 values"),
+            ("/nr_running", json!([]), "nr_running[0] = 0"),
+            ("/nr_running/0", json!(0), "nr_running[0] = 0"),
+            ("/load/2", json!(u64::MAX), "load[2] ="),
+            ("/task/cpu", json!(2), "task.cpu = 2"),
+            ("/task/load", json!(-1), "case ="),
+            ("/task/task_weights/1", json!(1 << 21), "task.task_weights[1]"),
+            ("/curr", json!([null]), "curr = 1 entries"),
+            ("/curr/0/load", json!(1u64 << 40), "curr[0].load"),
+        ] {
+            let mut case = towards_an_idle_cpu();
+            *case.pointer_mut(pointer).unwrap() = value;
+            let error = parse::<NumaCase>(&case.to_string())
+                .and_then(|case| case.decide(&v5_7::KERNEL))
+                .expect_err(pointer)
+                .to_string();
+            assert!(error.contains(part), "{pointer}: {error}");
+        }
+        let mut case = towards_an_idle_cpu();
+        case["claimed_later"] = json!(4);
+        let error = parse::<NumaCase>(&case.to_string()).unwrap().decide(&v5_7::KERNEL).unwrap_err();
+        assert!(error.to_string().starts_with("claimed_later = 4"), "{error}");
     }
 }

@@ -175,3 +175,46 @@ impl O1Case {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::balance::parse;
+    use crate::kernels::o1::prio_bias;
+
+    #[test]
+    fn bad_cases_are_errors_that_name_what_is_wrong() {
+        let good = json!({
+            "idle": "busy", "this_cpu": 0, "imbalance_pct": 125,
+            "load_idx": {"busy": 2, "idle": 1, "newidle": 2, "forkexec": 1},
+            "groups": [
+                {"first_cpu": 0, "weight": 1, "cpu_power": 128},
+                {"first_cpu": 1, "weight": 1, "cpu_power": 128}
+            ],
+            "nr_running": [0, 4], "prio_bias": [0, 80], "cpu_load": [[0, 0, 0], [512, 512, 512]],
+        });
+        let decide = |case: &serde_json::Value| {
+            parse::<O1Case>(&case.to_string()).and_then(|case| case.decide(&prio_bias::KERNEL))
+        };
+        assert_eq!(decide(&good).unwrap().busiest, Some(1));
+        for (pointer, value, part) in [
+            ("/this_cpu", json!(2), "this_cpu = 2"),
+            ("/imbalance_pct", json!(50), "imbalance_pct = 50"),
+            ("/load_idx/idle", json!(4), "load_idx.idle = 4"),
+            ("/groups/1/weight", json!(2), "groups[1].weight = 2"),
+            ("/groups/0/cpu_power", json!(0), "groups[0].cpu_power = 0"),
+            ("/groups", json!([{"first_cpu": 1, "weight": 1, "cpu_power": 128}]), "must be a CPU of a group"),
+            ("/nr_running", json!([]), "number of CPUs = 0"),
+            ("/prio_bias/1", json!(561), "prio_bias[1] = 561"),
+            ("/cpu_load", json!([]), "cpu_load = 0 values"),
+            ("/idle", json!("sleepy"), "idle"),
+        ] {
+            let mut case = good.clone();
+            *case.pointer_mut(pointer).unwrap() = value;
+            let error = decide(&case).expect_err(pointer).to_string();
+            assert!(error.contains(part), "{pointer}: {error}");
+        }
+    }
+}

@@ -9,11 +9,10 @@
 //! * `update_sg_wakeup_stats`: the average load of busy groups, which earlier kernels left at 0.
 //! * `detach_tasks`: a task counts with a load of at least 1 (5.7.y); tasks of a group without a share otherwise all
 //!   move at once.
-//! * NUMA placement, [reconciled](super::numa::v5_7) with load balancing.
+//! * NUMA placement by [`numa_lb_reconcile`](super::patches::numa_lb_reconcile).
 
 use super::env::{GroupType, IdlestEnv, LbEnv, MigrationType, SdLbStats, SgLbStats, SrcQueue, WakeCapEnv};
-use super::numa;
-use super::patches::runnable_avg;
+use super::patches::{numa_lb_reconcile, runnable_avg};
 use super::sis::select_idle_sibling_asym;
 use super::{Balance, Kernel, Wakeup, v5_4, v5_5};
 use crate::slot;
@@ -35,7 +34,7 @@ pub const KERNEL: Kernel = Kernel {
         select_idle_sibling: slot!(select_idle_sibling_asym),
         ..runnable_avg::KERNEL.wakeup
     },
-    numa: numa::v5_7::NUMA,
+    numa: numa_lb_reconcile::KERNEL.numa,
     ..runnable_avg::KERNEL
 };
 

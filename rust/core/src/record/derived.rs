@@ -153,7 +153,7 @@ struct Walk<'a> {
     cpus: Vec<CpuState>,
     group_of: Vec<usize>,
     group_counts: Vec<usize>,
-    /// Tasks that have not been runnable yet.
+    /// Tasks that have not been runnable since the start.
     nr_unseen: usize,
     sums: Sums,
     counts_within_one: Steady,
@@ -163,7 +163,7 @@ struct Walk<'a> {
 struct TaskState {
     state: TaskTraceState,
     cpu: Option<u16>,
-    /// It was runnable once.
+    /// It was runnable since the start.
     seen: bool,
     woken_ns: Option<u64>,
     run_ns: u64,
@@ -429,10 +429,15 @@ impl<'a> Walk<'a> {
     fn note_wakeup(&mut self, task: usize, event: TraceEvent) {
         let periodic = self.subject.tasks[task].kind == TraceTaskKind::Periodic;
         let state = &mut self.tasks[task];
-        if !state.seen && event.state != TaskTraceState::Asleep {
+        let awake = event.state != TaskTraceState::Asleep;
+        if awake && !state.seen {
             state.seen = true;
             state.first_event_ns = event.time_ns;
             self.nr_unseen -= 1;
+        } else if !awake && state.seen && event.time_ns < self.start_ns {
+            // What it did before the start is forgotten.
+            state.seen = false;
+            self.nr_unseen += 1;
         }
         match (state.state, event.state) {
             (TaskTraceState::Asleep, TaskTraceState::Waiting) if event.time_ns >= self.start_ns => {

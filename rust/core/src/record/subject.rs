@@ -8,9 +8,11 @@ use crate::topology::MachineSpec;
 use crate::workload::tasks::{BarrierWait, Behaviour, TaskEntry, Tasks};
 
 impl TraceSubject {
-    /// The machine and the tasks of a scenario, as its traces number them. Errors: it is invalid, or its workload is not
-    /// one of tasks.
-    pub fn of_scenario(scenario: &Scenario) -> Result<Self> {
+    /// The machine and the tasks of a scenario, as its traces number them; the last `nr_background` entries of its workload
+    /// are not measured, as kernel threads are not.
+    ///
+    /// Errors: it is invalid, or its workload is not one of tasks.
+    pub fn of_scenario(scenario: &Scenario, nr_background: usize) -> Result<Self> {
         scenario.validate()?;
         let WorkloadSpec::Tasks(tasks) = &scenario.workload else {
             return Err(SimError::invalid(
@@ -20,7 +22,12 @@ impl TraceSubject {
             ));
         };
         let machine = &scenario.machine;
-        Ok(Self { nr_cpus: machine.nr_cpus(), groups: groups(machine), tasks: trace_tasks(tasks, machine) })
+        let Some(nr_measured) = tasks.tasks.len().checked_sub(nr_background) else {
+            let rule = format!("must be at most the entries of the workload ({})", tasks.tasks.len());
+            return Err(SimError::invalid("background", nr_background, rule));
+        };
+        let tasks = trace_tasks(tasks, nr_measured, machine);
+        Ok(Self { nr_cpus: machine.nr_cpus(), groups: groups(machine), tasks })
     }
 }
 
@@ -46,7 +53,7 @@ fn groups(machine: &MachineSpec) -> Vec<Vec<usize>> {
 }
 
 /// The controller first, then the tasks entry by entry, then the children of fork storms.
-fn trace_tasks(workload: &Tasks, machine: &MachineSpec) -> Vec<TraceTask> {
+fn trace_tasks(workload: &Tasks, nr_measured: usize, machine: &MachineSpec) -> Vec<TraceTask> {
     let everywhere = TraceTask {
         kind: TraceTaskKind::Other,
         nice: 0,
@@ -57,26 +64,27 @@ fn trace_tasks(workload: &Tasks, machine: &MachineSpec) -> Vec<TraceTask> {
     };
     let mut tasks = vec![everywhere];
     let mut children = Vec::new();
-    for entry in &workload.tasks {
+    for (index, entry) in workload.tasks.iter().enumerate() {
         let n = entry.n as usize;
+        let make = |kind| {
+            let kind = if index < nr_measured { kind } else { TraceTaskKind::Other };
+            trace_task(entry, kind, machine)
+        };
         match entry.behaviour {
-            Behaviour::Hog => tasks.extend(vec![trace_task(entry, TraceTaskKind::Hog, machine); n]),
-            Behaviour::Periodic { .. } => {
-                tasks.extend(vec![trace_task(entry, TraceTaskKind::Periodic, machine); n]);
-            }
+            Behaviour::Hog => tasks.extend(vec![make(TraceTaskKind::Hog); n]),
+            Behaviour::Periodic { .. } => tasks.extend(vec![make(TraceTaskKind::Periodic); n]),
             Behaviour::Barrier { wait, .. } => {
-                let kind = TraceTaskKind::Barrier { n: entry.n as u32, futex: wait == BarrierWait::Futex };
-                tasks.extend(vec![trace_task(entry, kind, machine); n]);
+                let futex = wait == BarrierWait::Futex;
+                tasks.extend(vec![make(TraceTaskKind::Barrier { n: entry.n as u32, futex }); n]);
             }
             Behaviour::PingPong { .. } => {
-                let end = |first| trace_task(entry, TraceTaskKind::PingPong { first }, machine);
                 for _ in 0..n {
-                    tasks.extend([end(true), end(false)]);
+                    tasks.extend([true, false].map(|first| make(TraceTaskKind::PingPong { first })));
                 }
             }
             Behaviour::Fork { .. } => {
-                tasks.push(trace_task(entry, TraceTaskKind::Forker, machine));
-                children.extend(vec![trace_task(entry, TraceTaskKind::Child, machine); n]);
+                tasks.push(make(TraceTaskKind::Forker));
+                children.extend(vec![make(TraceTaskKind::Child); n]);
             }
         }
     }

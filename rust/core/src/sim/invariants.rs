@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::Sim;
 use super::fair::estimate;
-use super::program::{Op, Phase};
+use super::program::Op;
 use super::rq::{NO_TASK, TaskId, TaskState};
 use super::timeline::vruntime_before;
 use crate::error::{Result, SimError};
@@ -164,7 +164,7 @@ impl Sim<'_> {
 
     /// Each task is in one place, the one that its state says; its signals are within bounds.
     fn check_all_tasks(&self) -> Result<()> {
-        let mut queued = vec![0; self.tasks.len()];
+        let mut queued = vec![0_usize; self.tasks.len()];
         let mut travelling = queued.clone();
         let mut waiting = queued.clone();
         for rq in &self.rqs {
@@ -183,15 +183,12 @@ impl Sim<'_> {
                 waiting[task as usize] += 1;
             }
         }
-        for barrier in &self.barriers {
-            for &task in
-                barrier.waiting.iter().filter(|&&task| self.tasks[task as usize].program.phase != Phase::Spin)
-            {
-                waiting[task as usize] += 1;
-            }
-        }
-        for &Reverse((_, id)) in self.timers.iter().filter(|timer| (timer.0.1 as usize) < self.tasks.len()) {
-            waiting[id as usize] += 1;
+        let timed =
+            self.timers.iter().map(|&Reverse((_, id))| id as usize).filter(|&id| id < self.tasks.len());
+        // Those who spin at a barrier are runnable and wait in no queue.
+        let met = self.barriers.iter().flat_map(|barrier| &barrier.waiting).map(|&task| task as usize);
+        for task in timed.chain(met.filter(|&task| self.tasks[task].state != TaskState::Runnable)) {
+            waiting[task] += 1;
         }
         for (id, task) in self.tasks.iter().enumerate() {
             if task.state == TaskState::Sleeping
@@ -205,7 +202,7 @@ impl Sim<'_> {
                 TaskState::Runnable => (1, 0, 0),
                 TaskState::Waking => (0, 1, 0),
                 // A task whose dequeue is delayed sleeps in its queue.
-                TaskState::Sleeping => (i32::from(task.se.sched_delayed), 0, 1),
+                TaskState::Sleeping => (usize::from(task.se.sched_delayed), 0, 1),
             };
             let found = (queued[id], travelling[id], waiting[id]);
             if found != expected || task.se.on_rq != (queued[id] == 1) {

@@ -5,10 +5,10 @@
 //! places with. What the search reads of tasks is what NUMA balancing knows of them, as plain data; it leaves its
 //! answer and the claims on CPUs (`numa_migrate_on`) in the environment.
 //!
-//! v5.5 and v5.6 do the same, [`v5_6`]; [`v5_7`] and [`v6_12`] hold what changed.
+//! Up to v5.6 load decides, [`v5_6`]; v5.7 is that with [`numa_lb_reconcile`](super::patches::numa_lb_reconcile), and
+//! [`v6_12`] holds what changed after it.
 
 pub mod v5_6;
-pub mod v5_7;
 pub mod v6_12;
 
 use super::Kernel;
@@ -170,25 +170,34 @@ impl<'a> NumaEnv<'a> {
         (self.kernel.numa.load_too_imbalanced.f)(self, src_load, dst_load)
     }
 
+    /// The imbalance in tasks that the load balancer would see and not tolerate if the task had moved.
+    pub fn imbalance_after_move(&self) -> i64 {
+        // The task counts as running where it is; a source without tasks is one whose statistics were given by hand.
+        let src_running = self.src_stats.nr_running.saturating_sub(1);
+        let dst_running = self.dst_stats.nr_running + 1;
+        let imbalance = (i64::from(dst_running) - i64::from(self.src_stats.nr_running) + 1).max(0);
+        (self.kernel.balance.adjust_numa_imbalance.f)(imbalance, dst_running, src_running, self.imb_numa_nr)
+    }
+
     /// The swap candidate on `dst_cpu`: its running task, unless that is about to leave.
-    fn curr(&self) -> Option<NumaTask<'a>> {
+    pub(super) fn curr(&self) -> Option<NumaTask<'a>> {
         self.cpus.curr(self.dst_cpu).filter(|cur| !cur.exiting)
     }
 
     /// `idle_cpu()`.
     #[inline]
-    fn is_idle(&self, cpu: usize) -> bool {
+    pub(super) fn is_idle(&self, cpu: usize) -> bool {
         self.rqs.idle[cpu]
     }
 
     /// Gain of a plain move: the group decides for a task that has one.
-    fn move_gain(&self, taskimp: i64, groupimp: i64) -> i64 {
+    pub(super) fn move_gain(&self, taskimp: i64, groupimp: i64) -> i64 {
         if self.p.numa_group.is_some() { groupimp } else { taskimp }
     }
 
     /// Gain of changing places with `cur`. Inside a group the tasks share their memory: what counts is the two
     /// tasks, and a little less, so that a group does not swap for ever.
-    fn swap_gain(&self, cur: &NumaTask<'_>, taskimp: i64, groupimp: i64) -> i64 {
+    pub(super) fn swap_gain(&self, cur: &NumaTask<'_>, taskimp: i64, groupimp: i64) -> i64 {
         let p = &self.p;
         if cur.numa_group == p.numa_group {
             let imp = taskimp - cur.task_gain();
@@ -200,18 +209,18 @@ impl<'a> NumaEnv<'a> {
     }
 
     /// Whether a gain is worth an exchange, and clearly better than the best place so far.
-    fn is_worth_a_swap(&self, imp: i64) -> bool {
+    pub(super) fn is_worth_a_swap(&self, imp: i64) -> bool {
         imp >= SMALLIMP && imp > self.best_imp + SMALLIMP / 2
     }
 
     /// Whether changing places with `cur` leaves the loads of the nodes acceptable.
-    fn may_exchange_load_with(&self, cur: &NumaTask<'_>) -> bool {
+    pub(super) fn may_exchange_load_with(&self, cur: &NumaTask<'_>) -> bool {
         let load = self.p.load - cur.load;
         load == 0 || !self.is_too_imbalanced_by(load)
     }
 
     /// Tries the CPUs of the destination until the comparison says that it will not get better.
-    fn try_cpus(&mut self, taskimp: i64, groupimp: i64, may_move: bool) {
+    pub(super) fn try_cpus(&mut self, taskimp: i64, groupimp: i64, may_move: bool) {
         let task_numa_compare = self.kernel.numa.task_numa_compare.f;
         for cpu in self.dst_cpus.iter() {
             if !self.p.may_run_on(cpu) {
@@ -225,7 +234,7 @@ impl<'a> NumaEnv<'a> {
     }
 
     /// Takes `dst_cpu`, already claimed, as the best place, and gives up the claim on the one before.
-    fn set_best(&mut self, task: Option<NumaTask<'a>>, imp: i64) {
+    pub(super) fn set_best(&mut self, task: Option<NumaTask<'a>>, imp: i64) {
         if let Some(previous) = self.best_cpu.filter(|&cpu| cpu != self.dst_cpu) {
             self.numa_migrate_on.clear(previous);
         }
@@ -235,7 +244,7 @@ impl<'a> NumaEnv<'a> {
     }
 
     /// Claims `cpu` for this move; false if another one holds it (the kernel's `xchg()`).
-    fn claim(&mut self, cpu: usize) -> bool {
+    pub(super) fn claim(&mut self, cpu: usize) -> bool {
         let is_free = !self.numa_migrate_on.test(cpu);
         self.numa_migrate_on.set(cpu);
         is_free

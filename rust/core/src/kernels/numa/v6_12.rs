@@ -8,8 +8,9 @@
 //! How many tasks of imbalance are tolerated, and up to how many running (`imb_numa_nr`), is the load balancer's
 //! `adjust_numa_imbalance`.
 
-use super::super::Numa;
-use super::{NumaEnv, NumaStats, NumaType, v5_7};
+use super::super::patches::numa_lb_reconcile;
+use super::super::{Numa, v5_7};
+use super::{NumaEnv, NumaStats, NumaType};
 use crate::cpumask::CpuMask;
 use crate::slot;
 
@@ -19,7 +20,7 @@ pub const NUMA: Numa = Numa {
     numa_idle_core: slot!(numa_idle_core),
     numa_classify: slot!(numa_classify),
     task_numa_compare: slot!(task_numa_compare),
-    ..v5_7::NUMA
+    ..v5_7::KERNEL.numa
 };
 
 /// kernel/sched/fair.c, v6.12, task_numa_compare().
@@ -28,12 +29,12 @@ fn task_numa_compare(env: &mut NumaEnv<'_>, taskimp: i64, groupimp: i64, may_mov
     if shares_group && env.dst_stats.node_type == Some(NumaType::HasSpare) {
         return false;
     }
-    v5_7::task_numa_compare(env, taskimp, groupimp, may_move)
+    numa_lb_reconcile::task_numa_compare(env, taskimp, groupimp, may_move)
 }
 
 /// kernel/sched/fair.c, v6.12, update_numa_stats().
 fn update_numa_stats(env: &NumaEnv<'_>, cpus: &CpuMask, find_idle: bool) -> NumaStats {
-    let mut ns = v5_7::sum_runqueues(env, cpus, find_idle);
+    let mut ns = numa_lb_reconcile::sum_runqueues(env, cpus, find_idle);
     ns.runnable = cpus.iter().map(|cpu| env.rqs.runnable[cpu]).sum();
     ns.node_type = (env.kernel.numa.numa_classify.f)(env.imbalance_pct, &ns);
     ns

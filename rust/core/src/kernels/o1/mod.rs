@@ -133,6 +133,16 @@ pub struct O1Domain {
     pub interval_ms: [u64; 2],
     /// Factor on the interval of busy CPUs.
     pub busy_factor: u64,
+    /// SD_BALANCE_NEWIDLE.
+    pub balance_newidle: bool,
+    /// SD_BALANCE_EXEC.
+    pub balance_exec: bool,
+    /// SD_BALANCE_FORK.
+    pub balance_fork: bool,
+    /// SD_WAKE_IDLE.
+    pub wake_idle: bool,
+    /// SD_SHARE_CPUPOWER: the domain is a core.
+    pub share_cpupower: bool,
     /// SD_WAKE_AFFINE.
     pub wake_affine: bool,
     /// SD_WAKE_BALANCE.
@@ -228,6 +238,7 @@ pub struct O1TaskView<'a> {
 }
 
 /// What a wake-up reads that might move the wakee from its CPU to the waker's.
+#[derive(Clone, Copy)]
 pub struct WakeEnv<'a> {
     /// The table of slots.
     pub kernel: &'a O1Kernel,

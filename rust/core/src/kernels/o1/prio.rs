@@ -218,3 +218,129 @@ fn jiffies_to_ns(jiffies: u64, hz: u64) -> u64 {
 }
 
 const NSEC_PER_SEC: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::super::v2_6_15::KERNEL;
+    use super::*;
+
+    const HZ: u64 = 1000;
+    const MS: u64 = 1_000_000;
+
+    fn task(nice: i32, sleep_avg_ms: u64) -> PrioTask {
+        let mut task = PrioTask {
+            static_prio: 120 + nice,
+            prio: 120 + nice,
+            sleep_avg_ns: sleep_avg_ms * MS,
+            time_slice: 100,
+            user: true,
+            uninterruptible: false,
+            batch: false,
+        };
+        task.prio = effective_prio(task.static_prio, current_bonus(&task, HZ));
+        task
+    }
+
+    #[test]
+    fn sleeping_earns_and_running_costs_up_to_five_priorities() {
+        assert_eq!(task(0, 0).prio, 125);
+        assert_eq!(task(0, 500).prio, 120);
+        assert_eq!(task(0, 1000).prio, 115);
+        assert_eq!(task(-20, 1000).prio, 100, "never a real-time priority");
+        assert_eq!(task(19, 0).prio, 139);
+    }
+
+    /// How many of the eleven bonuses make a task interactive: nine at nice -20, none at nice 19.
+    #[test]
+    fn fewer_bonuses_make_nicer_tasks_interactive() {
+        let interactive = |nice| (0..=10).filter(|bonus| is_interactive(&task(nice, bonus * 100))).count();
+        assert_eq!([-20, -10, 0, 10, 19].map(interactive), [9, 6, 4, 2, 0]);
+    }
+
+    #[test]
+    fn a_long_sleep_makes_just_interactive_and_short_ones_add_up() {
+        let mut sleeper = task(0, 0);
+        recalc_task_prio(&mut sleeper, 5_000 * MS, HZ);
+        assert_eq!((sleeper.sleep_avg_ns, sleeper.prio), (900 * MS, 116));
+        let mut napper = task(0, 0);
+        recalc_task_prio(&mut napper, 30 * MS, HZ);
+        assert_eq!(napper.sleep_avg_ns, 300 * MS, "ten times as fast from nothing");
+        recalc_task_prio(&mut napper, 30 * MS, HZ);
+        assert_eq!(napper.sleep_avg_ns, 510 * MS, "seven times with a bonus of three");
+    }
+
+    #[test]
+    fn sleep_for_io_and_batch_tasks_earn_less() {
+        let mut reader = PrioTask { uninterruptible: true, ..task(0, 700) };
+        recalc_task_prio(&mut reader, 500 * MS, HZ);
+        assert_eq!(reader.sleep_avg_ns, 799 * MS, "INTERACTIVE_SLEEP of nice 0");
+        recalc_task_prio(&mut reader, 500 * MS, HZ);
+        assert_eq!(reader.sleep_avg_ns, 799 * MS);
+        let mut thread = PrioTask { user: false, ..reader };
+        recalc_task_prio(&mut thread, 500 * MS, HZ);
+        assert_eq!(thread.sleep_avg_ns, 1000 * MS, "kernel threads are not limited");
+        let mut batch = PrioTask { batch: true, ..task(0, 0) };
+        recalc_task_prio(&mut batch, 500 * MS, HZ);
+        assert_eq!((batch.sleep_avg_ns, batch.prio), (0, 125));
+    }
+
+    #[test]
+    fn running_costs_interactive_tasks_less() {
+        let mut hog = task(0, 50);
+        charge_run_time(&mut hog, 20 * MS, HZ);
+        assert_eq!(hog.sleep_avg_ns, 30 * MS);
+        charge_run_time(&mut hog, 2_000 * MS, HZ);
+        assert_eq!(hog.sleep_avg_ns, 0);
+        let mut editor = task(0, 1000);
+        charge_run_time(&mut editor, 20 * MS, HZ);
+        assert_eq!(editor.sleep_avg_ns, 998 * MS);
+        assert_eq!(credited_wait_ns(128 * MS, false), 38 * MS);
+        assert_eq!(credited_wait_ns(128 * MS, true), 128 * MS);
+    }
+
+    #[test]
+    fn fork_and_exit_share_sleep_and_timeslices() {
+        let parent = task(0, 1000);
+        assert_eq!(forked_sleep_avg_ns(&parent, CHILD_PENALTY_PCT, HZ), 900 * MS);
+        assert_eq!(forked_sleep_avg_ns(&parent, PARENT_PENALTY_PCT, HZ), 1000 * MS);
+        assert_eq!(share_timeslice(101), (51, 50));
+        assert_eq!(share_timeslice(1), (1, 0));
+        assert_eq!(reaped_sleep_avg_ns(800 * MS, 400 * MS), 700 * MS);
+        assert_eq!(reaped_sleep_avg_ns(400 * MS, 800 * MS), 400 * MS);
+    }
+
+    const NOBODY_WAITS: ExpiredArray =
+        ExpiredArray { waited_jiffies: None, nr_running: 2, best_static_prio: 140 };
+
+    fn tick(task: &mut PrioTask, expired: &ExpiredArray, nr_cpus: u32) -> TaskTick {
+        scheduler_tick(&KERNEL, task, expired, nr_cpus, HZ)
+    }
+
+    #[test]
+    fn a_used_up_timeslice_expires_unless_the_task_is_interactive() {
+        let last_jiffy = |sleep_avg_ms| PrioTask { time_slice: 1, ..task(0, sleep_avg_ms) };
+        let mut hog = last_jiffy(0);
+        assert_eq!(tick(&mut hog, &NOBODY_WAITS, 1), TaskTick::Expire);
+        assert_eq!(hog.time_slice, 100);
+        assert_eq!(tick(&mut last_jiffy(1000), &NOBODY_WAITS, 1), TaskTick::RenewActive);
+        let starving = ExpiredArray { waited_jiffies: Some(2001), ..NOBODY_WAITS };
+        assert_eq!(tick(&mut last_jiffy(1000), &starving, 1), TaskTick::Expire);
+        let patient = ExpiredArray { waited_jiffies: Some(2000), ..NOBODY_WAITS };
+        assert_eq!(tick(&mut last_jiffy(1000), &patient, 1), TaskTick::RenewActive);
+        let better = ExpiredArray { best_static_prio: 119, ..NOBODY_WAITS };
+        assert_eq!(tick(&mut last_jiffy(1000), &better, 1), TaskTick::Expire);
+    }
+
+    #[test]
+    fn interactive_tasks_take_turns_within_their_timeslices() {
+        let mut editor = PrioTask { time_slice: 91, ..task(0, 1000) };
+        assert_eq!(timeslice_granularity(&editor, 1, HZ), 10);
+        assert_eq!(tick(&mut editor, &NOBODY_WAITS, 1), TaskTick::Requeue);
+        assert_eq!(tick(&mut editor, &NOBODY_WAITS, 1), TaskTick::Continue);
+        let mut on_a_large_machine = PrioTask { time_slice: 91, ..task(0, 1000) };
+        assert_eq!(tick(&mut on_a_large_machine, &NOBODY_WAITS, 16), TaskTick::Continue);
+        let mut hog = PrioTask { time_slice: 91, ..task(0, 0) };
+        assert_eq!(timeslice_granularity(&hog, 1, HZ), 5120);
+        assert_eq!(tick(&mut hog, &NOBODY_WAITS, 1), TaskTick::Continue);
+    }
+}

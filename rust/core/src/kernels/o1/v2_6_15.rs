@@ -53,6 +53,11 @@ pub const SD_SIBLING: O1Domain = O1Domain {
     cache_hot_time_ns: 0,
     interval_ms: [1, 2],
     busy_factor: 8,
+    balance_newidle: true,
+    balance_exec: true,
+    balance_fork: false,
+    wake_idle: true,
+    share_cpupower: true,
     wake_affine: true,
     wake_balance: false,
 };
@@ -69,6 +74,11 @@ pub const SD_CPU: O1Domain = O1Domain {
     cache_hot_time_ns: 2_500_000,
     interval_ms: [1, 4],
     busy_factor: 64,
+    balance_newidle: true,
+    balance_exec: true,
+    balance_fork: false,
+    wake_idle: false,
+    share_cpupower: false,
     wake_affine: true,
     wake_balance: false,
 };
@@ -85,11 +95,16 @@ pub const SD_NODE: O1Domain = O1Domain {
     cache_hot_time_ns: 10_000_000,
     interval_ms: [8, 32],
     busy_factor: 32,
+    balance_newidle: false,
+    balance_exec: true,
+    balance_fork: true,
+    wake_idle: false,
+    share_cpupower: false,
     wake_affine: false,
     wake_balance: true,
 };
 
-/// kernel/sched.c, 2.6.15, SD_ALLNODES_INIT: domain of all nodes of a machine with `nr_cpus` CPUs.
+/// Domain of all nodes of a machine with `nr_cpus` CPUs: include/linux/topology.h, 2.6.15, SD_ALLNODES_INIT.
 pub fn sd_allnodes(nr_cpus: u64) -> O1Domain {
     O1Domain {
         imbalance_pct: 133,
@@ -102,6 +117,11 @@ pub fn sd_allnodes(nr_cpus: u64) -> O1Domain {
         cache_hot_time_ns: 10_000_000,
         interval_ms: [64, 64 * nr_cpus],
         busy_factor: 128,
+        balance_newidle: false,
+        balance_exec: false,
+        balance_fork: false,
+        wake_idle: false,
+        share_cpupower: false,
         wake_affine: false,
         wake_balance: false,
     }
@@ -391,4 +411,268 @@ pub fn wake_idle<'a>(
     }
     let may_take = |&other: &usize| rqs[other].idle && allowed.is_none_or(|allowed| allowed.test(other));
     spans.into_iter().find_map(|span| span.iter().find(may_take)).unwrap_or(cpu)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::{O1Group, prio_bias, smpnice};
+    use super::*;
+
+    /// Two arrays of lists; the number of a task is its position in `tasks`.
+    struct Source {
+        lists: BTreeMap<(bool, u32), Vec<TaskRef>>,
+        tasks: Vec<O1TaskView<'static>>,
+        pulled: Vec<TaskRef>,
+    }
+
+    const COLD: O1TaskView<'static> =
+        O1TaskView { bias: 20, since_last_ran_ns: i64::MAX, running: false, allowed: None };
+
+    impl Source {
+        /// Tasks as (is active, priority, task); each goes to its list's tail.
+        fn new(tasks: &[(bool, u32, O1TaskView<'static>)]) -> Self {
+            let mut lists: BTreeMap<(bool, u32), Vec<TaskRef>> = BTreeMap::new();
+            for (task, &(active, prio, _)) in tasks.iter().enumerate() {
+                lists.entry((active, prio)).or_default().push(task as TaskRef);
+            }
+            Self { lists, tasks: tasks.iter().map(|&(_, _, view)| view).collect(), pulled: Vec::new() }
+        }
+    }
+
+    impl O1Queue for Source {
+        fn next_prio(&self, array: O1Array, from: u32) -> Option<u32> {
+            let active = array == O1Array::Active;
+            self.lists
+                .range((active, from)..=(active, 139))
+                .find(|(_, list)| !list.is_empty())
+                .map(|(key, _)| key.1)
+        }
+
+        fn tail(&self, array: O1Array, prio: u32) -> Option<TaskRef> {
+            self.lists[&(array == O1Array::Active, prio)].last().copied()
+        }
+
+        fn before(&self, task: TaskRef) -> Option<TaskRef> {
+            let list = self.lists.values().find(|list| list.contains(&task))?;
+            let position = list.iter().position(|&other| other == task)?;
+            position.checked_sub(1).map(|position| list[position])
+        }
+
+        fn view(&self, task: TaskRef) -> O1TaskView<'_> {
+            self.tasks[task as usize]
+        }
+
+        fn pull(&mut self, _array: O1Array, task: TaskRef) {
+            self.lists.values_mut().for_each(|list| list.retain(|&other| other != task));
+            self.pulled.push(task);
+        }
+    }
+
+    fn move_env(kernel: &O1Kernel) -> MoveEnv<'_> {
+        MoveEnv { kernel, sd: &SD_CPU, nr_balance_failed: 0, this_cpu: 0, all_pinned: false }
+    }
+
+    fn pulled(kernel: &O1Kernel, source: &mut Source, limit: MoveLimit) -> Vec<TaskRef> {
+        let moved = (kernel.slots.move_tasks.f)(&mut move_env(kernel), source, limit);
+        assert_eq!(moved as usize, source.pulled.len());
+        source.pulled.clone()
+    }
+
+    #[test]
+    fn expired_tasks_move_first_then_by_priority_and_from_the_tail() {
+        let tasks = [
+            (true, 110, COLD),
+            (true, 120, COLD),
+            (false, 125, COLD),
+            (false, 118, COLD),
+            (false, 118, COLD),
+        ];
+        let limit = (KERNEL.slots.move_limit.f)(5, 5);
+        assert_eq!(pulled(&KERNEL, &mut Source::new(&tasks), limit), [4, 3, 2, 0, 1]);
+        let limit = (KERNEL.slots.move_limit.f)(2, 5);
+        assert_eq!(pulled(&KERNEL, &mut Source::new(&tasks), limit), [4, 3]);
+    }
+
+    #[test]
+    fn running_hot_and_bound_tasks_stay() {
+        let bound: &'static CpuMask = Box::leak(Box::new(CpuMask::from_cpus(4, [3])));
+        let tasks = [
+            (true, 120, O1TaskView { allowed: Some(bound), ..COLD }),
+            (true, 120, O1TaskView { running: true, ..COLD }),
+            (true, 120, O1TaskView { since_last_ran_ns: SD_CPU.cache_hot_time_ns - 1, ..COLD }),
+        ];
+        let limit = MoveLimit { nr: 3, bias: i64::MAX };
+        assert!(pulled(&KERNEL, &mut Source::new(&tasks), limit).is_empty());
+        let mut env = move_env(&KERNEL);
+        env.nr_balance_failed = SD_CPU.cache_nice_tries + 1;
+        let mut source = Source::new(&tasks);
+        assert_eq!(move_tasks(&mut env, &mut source, limit), 1);
+        assert_eq!((source.pulled.as_slice(), env.all_pinned), ([2].as_slice(), false));
+        assert_eq!(move_tasks(&mut env, &mut Source::new(&tasks[..1]), limit), 0);
+        assert!(env.all_pinned);
+        assert_eq!(move_tasks(&mut env, &mut source, MoveLimit { nr: 0, bias: i64::MAX }), 0);
+        assert!(!env.all_pinned);
+    }
+
+    /// With smpnice a task that exceeds what is left of the imbalance stays, and one task stays in any case.
+    #[test]
+    fn smpnice_moves_an_amount_of_bias() {
+        let of_bias = |bias| (true, 120, O1TaskView { bias, ..COLD });
+        let tasks = [of_bias(5), of_bias(20), of_bias(30)];
+        let limit = (smpnice::KERNEL.slots.move_limit.f)(25, 3);
+        assert_eq!(pulled(&smpnice::KERNEL, &mut Source::new(&tasks), limit), [1, 0]);
+        let limit = (smpnice::KERNEL.slots.move_limit.f)(100, 1);
+        assert!(pulled(&smpnice::KERNEL, &mut Source::new(&tasks), limit).is_empty());
+        let limit = (smpnice::KERNEL.slots.active_move_limit.f)();
+        assert_eq!(limit, MoveLimit { nr: 1, bias: 140 });
+    }
+
+    fn rq(nr_running: u64, bias_each: u64) -> O1Rq {
+        let load = nr_running * SCHED_LOAD_SCALE;
+        O1Rq { nr_running, prio_bias: nr_running * bias_each, cpu_load: [load; 3], idle: nr_running == 0 }
+    }
+
+    /// Three tasks against one: an imbalance of one task, that prio-bias takes for about twenty.
+    #[test]
+    fn prio_bias_exaggerates_an_imbalance_and_smpnice_does_not() {
+        let rqs = [rq(1, 20), rq(3, 20)];
+        let group = |cpu| O1Group { cpus: CpuMask::from_cpus(2, [cpu]), cpu_power: SCHED_LOAD_SCALE };
+        let groups = [group(0), group(1)];
+        let imbalance = |kernel: &O1Kernel| {
+            let mut env = O1Env {
+                kernel,
+                rqs: &rqs,
+                sd: &SD_CPU,
+                groups: &groups,
+                this_cpu: 0,
+                idle: CpuIdleType::NotIdle,
+                sd_idle: false,
+                imbalance: 0,
+            };
+            assert_eq!((kernel.slots.find_busiest_group.f)(&mut env), Some(1));
+            assert_eq!((kernel.slots.find_busiest_queue.f)(&env, 1), Some(1));
+            env.imbalance
+        };
+        assert_eq!(imbalance(&KERNEL), 1);
+        assert_eq!(imbalance(&prio_bias::KERNEL), 20);
+        assert_eq!(imbalance(&smpnice::KERNEL), 20, "of bias: one task of nice 0");
+    }
+
+    /// An idle CPU does not see a lone important task as a load, a busy one does.
+    #[test]
+    fn prio_bias_spares_a_lone_task_from_idle_cpus() {
+        let lone = rq(1, 40);
+        let load = |kernel: &O1Kernel, idle| (kernel.slots.source_load.f)(kernel, &lone, 0, idle);
+        assert_eq!(load(&prio_bias::KERNEL, CpuIdleType::Idle), 128);
+        assert_eq!(load(&prio_bias::KERNEL, CpuIdleType::NotIdle), 128 * 40);
+        assert_eq!(load(&smpnice::KERNEL, CpuIdleType::Idle), 256);
+        assert_eq!(load(&KERNEL, CpuIdleType::NotIdle), 128);
+    }
+
+    #[test]
+    fn biases_of_real_time_tasks_and_of_the_migration_thread() {
+        let bias = |kernel: &O1Kernel, class| (kernel.slots.task_bias.f)(class);
+        for (class, of_prio_bias, of_smpnice) in [
+            (O1Class::RealTime(1), 42, 41),
+            (O1Class::RealTime(99), 140, 139),
+            (O1Class::MigrationThread, 0, 0),
+        ] {
+            assert_eq!(bias(&KERNEL, class), 0);
+            assert_eq!(bias(&prio_bias::KERNEL, class), of_prio_bias);
+            assert_eq!(bias(&smpnice::KERNEL, class), of_smpnice);
+        }
+    }
+
+    #[test]
+    fn averages_follow_the_load_and_arrive() {
+        let mut cpu_load = [0; 3];
+        cpu_load = update_cpu_load(cpu_load, 128);
+        assert_eq!(cpu_load, [128, 64, 32]);
+        for _ in 0..40 {
+            cpu_load = update_cpu_load(cpu_load, 128);
+        }
+        assert_eq!(cpu_load, [128; 3], "rounding up lets them arrive");
+        assert_eq!(update_cpu_load(cpu_load, 0), [0, 64, 96]);
+    }
+
+    fn wakes_here(kernel: &O1Kernel, this: O1Rq, prev: O1Rq, sync: bool, bias: u64) -> bool {
+        let env = WakeEnv {
+            kernel,
+            sd: Some(&SD_CPU),
+            this_rq: &this,
+            prev_rq: &prev,
+            sync,
+            same_waker_cpu: true,
+            this_allowed: true,
+            bias,
+        };
+        assert!(!wake_to_this_cpu(&WakeEnv { same_waker_cpu: false, ..env }));
+        wake_to_this_cpu(&env)
+    }
+
+    #[test]
+    fn a_wakeup_is_affine_if_the_loads_allow() {
+        assert!(wakes_here(&KERNEL, rq(1, 20), rq(2, 20), false, 20), "256 against 112 % of 256");
+        assert!(!wakes_here(&KERNEL, rq(1, 20), rq(1, 20), false, 20));
+        assert!(wakes_here(&KERNEL, rq(1, 20), rq(1, 20), true, 20), "the waker leaves");
+        // Less load than is said to leave wraps round: a waker of nice 19, a wakee of nice 0.
+        let nice_19 = O1Rq { cpu_load: [6; 3], ..rq(1, 1) };
+        assert!(!wakes_here(&smpnice::KERNEL, nice_19, rq(0, 0), true, 20));
+        assert!(wakes_here(&smpnice::KERNEL, rq(1, 20), rq(1, 20), true, 20));
+        assert!(
+            !wakes_here(&smpnice::KERNEL, rq(1, 20), rq(1, 20), true, 1),
+            "a wakee of nice 19 takes little"
+        );
+    }
+
+    #[test]
+    fn passive_balancing_and_idle_cpus_near_by() {
+        let moves = |this: O1Rq, prev: O1Rq| {
+            wake_to_this_cpu(&WakeEnv {
+                kernel: &KERNEL,
+                sd: Some(&SD_NODE),
+                this_rq: &this,
+                prev_rq: &prev,
+                sync: false,
+                same_waker_cpu: true,
+                this_allowed: true,
+                bias: 20,
+            })
+        };
+        assert!(moves(rq(3, 20), rq(4, 20)));
+        assert!(!moves(rq(4, 20), rq(4, 20)));
+        let rqs = [rq(1, 20), rq(1, 20), rq(0, 0), rq(0, 0)];
+        let spans = [CpuMask::from_cpus(4, [0, 1]), CpuMask::all(4)];
+        assert_eq!(wake_idle(&rqs, 0, None, &spans), 2);
+        assert_eq!(wake_idle(&rqs, 0, Some(&CpuMask::from_cpus(4, [0, 3])), &spans), 3);
+        assert_eq!(wake_idle(&rqs, 0, None, &spans[..1]), 0);
+        assert_eq!(wake_idle(&rqs, 3, None, &spans), 3);
+    }
+
+    #[test]
+    fn fork_goes_to_the_idlest_cpu_and_prefers_its_own() {
+        let rqs = [rq(2, 20), rq(1, 20), rq(1, 20), rq(0, 0)];
+        let group = |cpus: [usize; 2]| O1Group { cpus: CpuMask::from_cpus(4, cpus), cpu_power: 256 };
+        let groups = [group([0, 1]), group([2, 3])];
+        let env = |this_cpu| O1Env {
+            kernel: &KERNEL,
+            rqs: &rqs,
+            sd: &SD_CPU,
+            groups: &groups,
+            this_cpu,
+            idle: CpuIdleType::NotIdle,
+            sd_idle: false,
+            imbalance: 0,
+        };
+        assert_eq!(find_idlest_group(&env(0), None), Some(1));
+        assert_eq!(find_idlest_group(&env(0), Some(&CpuMask::from_cpus(4, [0, 1]))), None);
+        assert_eq!(find_idlest_group(&env(2), None), None);
+        assert_eq!(find_idlest_cpu(&env(0), 1, None), Some(3));
+        assert_eq!(find_idlest_cpu(&env(0), 1, Some(&CpuMask::from_cpus(4, [2]))), Some(2));
+        let equal = [rq(1, 20), rq(1, 20)];
+        let groups = [O1Group { cpus: CpuMask::all(2), cpu_power: 256 }];
+        assert_eq!(find_idlest_cpu(&O1Env { rqs: &equal, groups: &groups, ..env(1) }, 0, None), Some(1));
+    }
 }

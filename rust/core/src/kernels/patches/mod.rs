@@ -2,6 +2,7 @@
 
 pub mod eligible_first;
 pub mod ni_random;
+pub mod numa_lb_reconcile;
 pub mod runnable_avg;
 
 use super::{Kernel, Origin, unknown, v5_6, v6_12};
@@ -29,6 +30,13 @@ pub static REGISTRY: &[Patch] = &[
         source: eligible_first::SOURCE,
         base: &v6_12::KERNEL,
         patched: &eligible_first::KERNEL_DESCRIBED,
+    },
+    Patch {
+        name: "numa-lb-reconcile",
+        summary: numa_lb_reconcile::SUMMARY,
+        source: numa_lb_reconcile::SOURCE,
+        base: &v5_6::KERNEL,
+        patched: &numa_lb_reconcile::KERNEL,
     },
     Patch {
         name: "ni-random",

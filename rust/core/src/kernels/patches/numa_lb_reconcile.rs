@@ -1,4 +1,6 @@
-//! NUMA placement of v5.7: reconciled with the load balancer.
+//! numa-lb-reconcile: NUMA placement asks what the load balancer would do.
+//!
+//! Mel Gorman, "Reconcile NUMA balancing decisions with the load balancer", February 2020, merged for v5.7.
 //!
 //! * Nodes are classed as the load balancer classes groups. Towards a node with capacity to spare, the number of tasks
 //!   that the balancer would tolerate decides, not load: an idle CPU is taken at once.
@@ -6,27 +8,43 @@
 //!   one that comes to it a little more, and is preferred to one that does not.
 //! * The search ends as soon as it found a place that it would not improve on, and finds another idle CPU where the one
 //!   it wanted was taken meanwhile.
+//!
+//! It changes decisions of NUMA balancing only: a machine where that is off runs as before.
 
-use super::super::Numa;
-use super::{NumaEnv, NumaStats, NumaTask, NumaType, v5_6};
+use super::super::numa::{NumaEnv, NumaStats, NumaTask, NumaType};
+use super::super::{Kernel, Numa, v5_6};
 use crate::cpumask::CpuMask;
 use crate::slot;
 
-/// The slots.
-pub const NUMA: Numa = Numa {
-    update_numa_stats: slot!(update_numa_stats),
-    numa_idle_core: slot!(numa_idle_core),
-    numa_classify: slot!(numa_classify),
-    task_numa_find_cpu: slot!(task_numa_find_cpu),
-    task_numa_compare: slot!(task_numa_compare),
-    task_numa_assign: slot!(task_numa_assign),
-    ..v5_6::NUMA
+/// Where the series was published.
+pub const SOURCE: &str = "Mel Gorman, Reconcile NUMA balancing decisions with the load balancer, February 2020 \
+                          (merged for v5.7)";
+
+/// What it changes.
+pub const SUMMARY: &str =
+    "NUMA placement goes by idle CPUs and the imbalance that the load balancer tolerates, not by load.";
+
+/// v5.6 with the series.
+pub const KERNEL: Kernel = Kernel {
+    name: "v5.6+numa-lb-reconcile",
+    source: SOURCE,
+    summary: SUMMARY,
+    numa: Numa {
+        update_numa_stats: slot!(update_numa_stats),
+        numa_idle_core: slot!(numa_idle_core),
+        numa_classify: slot!(numa_classify),
+        task_numa_find_cpu: slot!(task_numa_find_cpu),
+        task_numa_compare: slot!(task_numa_compare),
+        task_numa_assign: slot!(task_numa_assign),
+        ..v5_6::KERNEL.numa
+    },
+    ..v5_6::KERNEL
 };
 
 /// kernel/sched/fair.c, v5.7, task_numa_find_cpu().
 fn task_numa_find_cpu(env: &mut NumaEnv<'_>, taskimp: i64, groupimp: i64) {
     let may_move = if env.dst_stats.node_type == Some(NumaType::HasSpare) {
-        let tolerated = imbalance_after_move(env) == 0;
+        let tolerated = env.imbalance_after_move() == 0;
         if let Some(cpu) = env.dst_stats.idle_cpu.filter(|_| tolerated) {
             env.dst_cpu = cpu;
             (env.kernel.numa.task_numa_assign.f)(env, None, 0);
@@ -39,17 +57,13 @@ fn task_numa_find_cpu(env: &mut NumaEnv<'_>, taskimp: i64, groupimp: i64) {
     env.try_cpus(taskimp, groupimp, may_move);
 }
 
-/// The imbalance in tasks that the load balancer would see and not tolerate if the task had moved.
-pub fn imbalance_after_move(env: &NumaEnv<'_>) -> i64 {
-    // The task counts as running where it is; a source without tasks is one whose statistics were given by hand.
-    let src_running = env.src_stats.nr_running.saturating_sub(1);
-    let dst_running = env.dst_stats.nr_running + 1;
-    let imbalance = (i64::from(dst_running) - i64::from(env.src_stats.nr_running) + 1).max(0);
-    (env.kernel.balance.adjust_numa_imbalance.f)(imbalance, dst_running, src_running, env.imb_numa_nr)
-}
-
 /// kernel/sched/fair.c, v5.7, task_numa_compare().
-pub fn task_numa_compare(env: &mut NumaEnv<'_>, taskimp: i64, groupimp: i64, may_move: bool) -> bool {
+pub(in super::super) fn task_numa_compare(
+    env: &mut NumaEnv<'_>,
+    taskimp: i64,
+    groupimp: i64,
+    may_move: bool,
+) -> bool {
     let Some((swap_with, imp)) = better_place(env, taskimp, groupimp, may_move) else {
         return false;
     };
@@ -136,7 +150,7 @@ fn update_numa_stats(env: &NumaEnv<'_>, cpus: &CpuMask, find_idle: bool) -> Numa
 }
 
 /// The loop of update_numa_stats().
-pub fn sum_runqueues(env: &NumaEnv<'_>, cpus: &CpuMask, find_idle: bool) -> NumaStats {
+pub(in super::super) fn sum_runqueues(env: &NumaEnv<'_>, cpus: &CpuMask, find_idle: bool) -> NumaStats {
     let rqs = env.rqs;
     let mut ns = NumaStats { weight: cpus.weight() as u32, ..NumaStats::default() };
     let mut idle_core = None;

@@ -45,6 +45,20 @@ def test_a_slot_of_another_generation_is_the_only_difference() -> None:
     assert [(kind, name) for kind, name, *_ in base.diff(older).rows] == [("slot", "group_is_overloaded")]
 
 
+def test_domains_follow_the_rules_of_another_kernel_where_asked() -> None:
+    base = sl.Kernel("v5.7")
+    later = base.with_domains("v5.10")
+    assert base.diff(later).rows == [("domains", "rules", "default", "v5.10")]
+    assert "domains of v5.10" in later.label
+    machine = sl.Machine(4)
+    assert [machine.domains(kernel)[0][0].busy_factor for kernel in (base, later)] == [32, 16]
+    assert sl.Kernel.from_dict(later.to_dict()) == later
+    with pytest.raises(ValueError, match=r'domains = "v9": must be one of v5.4'):
+        base.with_domains("v9")
+    with pytest.raises(ValueError, match=r"domains = 5: must be the name"):
+        base.with_domains(5)  # type: ignore[arg-type]
+
+
 def test_with_methods_leave_the_kernel_alone_and_add_up() -> None:
     base = sl.Kernel("v5.6")
     tuned = base.with_tunables(hz=1000).with_tunables(pelt_half_life_ms=16)

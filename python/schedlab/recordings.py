@@ -1,11 +1,11 @@
 """recordings: schedules of real kernels beside simulated ones.
 
 A folder holds one file a run, `KERNEL/SCENARIO-SEED.json.gz`, recorded in an emulated guest. Each run is
-simulated anew: the same machine, the same load with the same starts, a kernel of the same line. Measures of both
-then stand side by side.
+simulated anew: the same machine, the same load with the same starts, a kernel of the same line. Measures of
+both then stand side by side.
 
-The guest counts instructions, not cycles: kernel work takes a time that real hardware does not know. So nothing
-below `RESOLUTION_MS` is compared, and neither is what mostly measures the speed of kernel paths.
+The guest counts instructions, not cycles: kernel work takes a time that real hardware does not know. So
+nothing below `RESOLUTION_MS` is compared, and neither is what mostly measures the speed of kernel paths.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Line:
 
 
 LINES: Mapping[str, Line] = {
-    # 5.10 halves a task's load with every failed pass. It evens out running tasks, not utilization, among CPUs
-    # that share a cache; and its stable line has the repair by which a group above the average pulls nothing.
+    # 5.10 halves a task's load with every failed pass. It evens out running tasks, not utilization, among
+    # CPUs that share a cache; and by a repair of its stable line a group above the average pulls nothing.
     "5.10": Line("v5.7", "v5.7", "v5.10", {"detach_tasks": "v6.12", "calculate_imbalance": "v6.12"}),
     # The last queue ordered by vruntime under the balancing of the years after.
     "6.1": Line("v5.7", "v6.12", "v6.1"),
@@ -105,8 +105,8 @@ INSTRUCTIONS: Mapping[str, int] = {
     "pipe_read_ns": 2_000,
     "pipe_locked_ns": 500,
 }
-"""Instructions of a kernel path, tracing included. With all CPUs busy, each runs one instruction in as many ns as
-there are CPUs; the costs of a machine are the product."""
+"""Instructions of a kernel path, tracing included. With all CPUs busy, each runs one instruction in as many
+ns as there are CPUs; the costs of a machine are the product."""
 
 IDEAL: Mapping[str, int] = {
     "mm_switch_ns": 0,
@@ -593,8 +593,8 @@ def _cpus(mask: str) -> tuple[int, ...]:
 def compare_recordings(folder: str | os.PathLike[str], threads: int | None = None) -> RecordedComparison:
     """Simulates every recording under a folder and sets the measures side by side.
 
-    A simulated run has the recorded one's machine, load, starts and settings, and its seed's number. A time that
-    never came, such as that of a balance that was not reached, counts as the whole time in which it could have.
+    A simulated run has the recorded one's machine, load, starts and settings, and its seed's number. A time
+    that never came, as of a balance that was not reached, counts as the whole time in which it could have.
 
     Args:
         folder: folder of `KERNEL/SCENARIO-SEED.json.gz`, searched with all that is in it.

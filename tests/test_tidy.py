@@ -1,4 +1,4 @@
-"""The invariants of ARCHITECTURE.md that a search through the sources can hold."""
+"""What a search through the sources can hold; what concerns the core alone, the core's own tests hold."""
 
 from __future__ import annotations
 
@@ -36,14 +36,6 @@ def found(folder: Path, pattern: str) -> list[str]:
 @pytest.mark.parametrize(
     ("folder", "pattern"),
     [
-        pytest.param(CORE, r"\b(pyo3|numpy)\b", id="the core knows no Python"),
-        pytest.param(
-            CORE, r"std::(time|fs|io|env|net|process)|\bInstant\b|\bSystemTime\b", id="nor the world"
-        ),
-        pytest.param(CORE / "sim", r"\bv\d+_\d+\b", id="mechanism names no kernel version"),
-        pytest.param(CORE / "sim", r"\bHash(Map|Set)\b", id="mechanism has no unordered maps"),
-        pytest.param(CORE / "kernels", r"\bHash(Map|Set)\b", id="policy neither"),
-        pytest.param(CORE / "kernels", r"sim::(event|Sim)\b", id="policy pushes no event"),
         pytest.param(ROOT / "rust", r"\b(todo|unimplemented|dbg)!", id="nothing is left to do"),
         pytest.param(ROOT / "rust", r"\bunsafe\b(?!_code)", id="nothing is unsafe"),
     ],
@@ -51,13 +43,6 @@ def found(folder: Path, pattern: str) -> list[str]:
 def test_the_sources_never_say(folder: Path, pattern: str) -> None:
     assert list(folder.rglob("*.rs"))
     assert found(folder, pattern) == []
-
-
-def test_floats_measure_and_do_not_decide() -> None:
-    floats = found(CORE, r"\bf(32|64)\b")
-    measures = [place for place in floats if place.startswith("rust/core/src/measure/")]
-    assert measures
-    assert floats == measures
 
 
 def test_the_core_depends_on_little() -> None:

@@ -85,13 +85,13 @@ def test_lines_and_files_that_cannot_be_read_are_failures(tmp_path: Path) -> Non
 
 
 def test_families_without_a_model_are_listed_and_not_counted(tmp_path: Path) -> None:
-    for source in ("arithmetic/loadavg.jsonl", "arithmetic/smpnice_2_6.json"):
-        (tmp_path / Path(source).name).write_bytes((VECTORS / source).read_bytes())
-    (tmp_path / "notes.json").write_text("{}")
+    (tmp_path / "loadavg.jsonl").write_bytes((VECTORS / "arithmetic" / "loadavg.jsonl").read_bytes())
+    for name in ("notes.json", "of_a_later_day.jsonl"):
+        (tmp_path / name).write_text("{}\n")
     outcome = verify(tmp_path)
     content = outcome.to_dict()
     assert content["families"] == {"loadavg": {"cases": 442, "failed": 0, "first_failures": []}}
-    assert content["not_modelled"] == ["notes", "smpnice_2_6"]
+    assert content["not_modelled"] == ["notes", "of_a_later_day"]
     assert "not modelled" in repr(outcome)
     assert outcome.cases == 442
 
@@ -103,7 +103,7 @@ def test_a_folder_without_vectors_does_not_pass(tmp_path: Path) -> None:
         verify(tmp_path / "none")
     with pytest.raises(ValueError, match="threads = 0"):
         verify(threads=0)
-    (tmp_path / "smpnice_2_6.json").write_bytes((VECTORS / "arithmetic" / "smpnice_2_6.json").read_bytes())
+    (tmp_path / "of_a_later_day.jsonl").write_text("{}\n")
     with pytest.raises(ValueError, match="modelled"):
         verify(tmp_path)
 

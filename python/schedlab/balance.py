@@ -40,13 +40,15 @@ class KernelLike(Protocol):
 class GroupType(enum.IntEnum):
     """State of a group of CPUs, in rising order of how much it asks to be pulled from (`enum group_type`)."""
 
-    HAS_SPARE = 0
-    FULLY_BUSY = 1
-    MISFIT_TASK = 2
-    SMT_BALANCE = 3
-    ASYM_PACKING = 4
-    IMBALANCED = 5
-    OVERLOADED = 6
+    OTHER = 0
+    """None of the others: v5.4, which does not ask whether a group has capacity to spare."""
+    HAS_SPARE = 1
+    FULLY_BUSY = 2
+    MISFIT_TASK = 3
+    SMT_BALANCE = 4
+    ASYM_PACKING = 5
+    IMBALANCED = 6
+    OVERLOADED = 7
 
 
 class MigrationType(enum.IntEnum):
@@ -84,6 +86,7 @@ def classify(
     imbalanced: Ints = False,
     asym_packing: Ints = False,
     misfit_task_load: Ints = 0,
+    smt_balance: Ints = False,
 ) -> GroupType | npt.NDArray[np.int8]:
     """The state of groups of CPUs: models group_classify() of kernel/sched/fair.c.
 
@@ -98,6 +101,7 @@ def classify(
         imbalanced: affinity stopped an earlier pull.
         asym_packing: the balancing CPU is preferred to the group's.
         misfit_task_load: load of a task too big for its CPU, 0 = none.
+        smt_balance: the group is a core of several busy threads, against an idle CPU; read from v6.12 on.
 
     Returns:
         A `GroupType` if all arguments are scalars, otherwise their codes as int8 in the broadcast shape.
@@ -116,6 +120,7 @@ def classify(
         imbalanced=imbalanced,
         asym_packing=asym_packing,
         misfit_task_load=misfit_task_load,
+        smt_balance=smt_balance,
     )
     codes = _core.balance_classify(_kernel_json(kernel), columns.size, columns.arrays)
     return GroupType(int(codes[0])) if columns.is_scalar else codes.reshape(columns.shape)
@@ -144,6 +149,8 @@ class GroupStats:
         idle_cpus: CPUs without a task; as many as the tasks can leave idle unless given.
         group_capacity: sum of capacity; 1024 a CPU unless given.
         group_type: the class; as the kernel classifies the other numbers unless given.
+        group_cores: cores, which v6.12 spreads tasks over; as many as CPUs unless given.
+        misfit_task_load: largest load of a misfit task; what v5.4 moves, and v6.12 where CPUs are alike.
     """
 
     sum_nr_running: Ints
@@ -155,6 +162,8 @@ class GroupStats:
     idle_cpus: Ints | None = None
     group_capacity: Ints | None = None
     group_type: Ints | None = None
+    group_cores: Ints | None = None
+    misfit_task_load: Ints = 0
 
     def _columns(self, kernel: str | KernelLike, prefix: str, imbalance_pct: Ints) -> dict[str, Ints]:
         """The columns that the core reads, with everything that was left out filled in."""
@@ -171,6 +180,7 @@ class GroupStats:
                 group_runnable=self.group_runnable,
                 group_capacity=capacity,
                 imbalance_pct=imbalance_pct,
+                misfit_task_load=self.misfit_task_load,
             )
         idle_cpus = self.idle_cpus
         if idle_cpus is None:
@@ -185,6 +195,8 @@ class GroupStats:
             "sum_nr_running": nr_running,
             "sum_h_nr_running": nr_running if self.sum_h_nr_running is None else self.sum_h_nr_running,
             "idle_cpus": idle_cpus,
+            "group_cores": weight if self.group_cores is None else self.group_cores,
+            "misfit_task_load": self.misfit_task_load,
         }
         return {f"{prefix}{name}": value for name, value in fields.items()}
 
@@ -211,6 +223,9 @@ def calculate_imbalance(
     imbalance_pct: Ints = 117,
     prefer_sibling: Ints = False,
     numa: Ints = False,
+    share_llc: Ints = False,
+    asym_cpucapacity: Ints = False,
+    imb_numa_nr: Ints = 0,
     total_load: Ints | None = None,
     total_capacity: Ints | None = None,
 ) -> Imbalance:
@@ -226,6 +241,9 @@ def calculate_imbalance(
         imbalance_pct: the domain's threshold in per cent; it only serves to classify groups without a type.
         prefer_sibling: tasks should spread over the groups.
         numa: the domain spans NUMA nodes.
+        share_llc: the domain shares its last-level cache; read from v6.12 on.
+        asym_cpucapacity: its CPUs have different capacities; read from v6.12 on.
+        imb_numa_nr: tasks up to which a node may keep an imbalance; read from v6.12 on.
         total_load: load of the whole domain; of the two groups unless given.
         total_capacity: capacity of the whole domain; of the two groups unless given.
 
@@ -243,7 +261,15 @@ def calculate_imbalance(
     for field, total in totals.items():
         name = field.replace("group", "total")
         numbers[name] = _sum(numbers, f"local.{field}", f"busiest.{field}") if total is None else total
-    columns = _Columns(**numbers, prefer_sibling=prefer_sibling, numa=numa, idle=_idle_codes(idle))
+    columns = _Columns(
+        **numbers,
+        prefer_sibling=prefer_sibling,
+        numa=numa,
+        share_llc=share_llc,
+        asym_cpucapacity=asym_cpucapacity,
+        imb_numa_nr=imb_numa_nr,
+        idle=_idle_codes(idle),
+    )
     imbalances, codes = _core.balance_calculate_imbalance(_kernel_json(kernel), columns.size, columns.arrays)
     if columns.is_scalar:
         return Imbalance(int(imbalances[0]), MigrationType(int(codes[0])))
@@ -382,6 +408,9 @@ class Group:
         min_capacity: the smallest of its CPUs' unless given.
         max_capacity: the largest of its CPUs' unless given.
         asym_prefer_cpu: its CPU of highest asym-packing priority; its lowest CPU unless given.
+        share_cpucapacity: it is the threads of one core; read from v6.12 on.
+        prefer_sibling: tasks should spread from it to its siblings; read from v6.12 on.
+        cores: its cores, read from v6.12 on; those of its CPUs unless given.
     """
 
     cpus: Sequence[int]
@@ -390,6 +419,9 @@ class Group:
     min_capacity: int | None = None
     max_capacity: int | None = None
     asym_prefer_cpu: int | None = None
+    share_cpucapacity: bool = False
+    prefer_sibling: bool = False
+    cores: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -398,7 +430,8 @@ class Cpus:
 
     Attributes:
         nr_running: runnable tasks of every class.
-        load: load_avg of the root cfs_rq, blocked tasks included.
+        load: load_avg of the root cfs_rq, blocked tasks included; v5.4: runnable_load_avg, without them.
+        load_avg: load_avg, where v5.4 reads it beside `load`; as `load` unless given.
         util: utilization.
         runnable: runnable_avg of the root cfs_rq; read from v5.7 on.
         h_nr_running: runnable fair tasks; as `nr_running` unless given.
@@ -414,6 +447,7 @@ class Cpus:
 
     nr_running: npt.ArrayLike
     load: npt.ArrayLike | None = None
+    load_avg: npt.ArrayLike | None = None
     util: npt.ArrayLike | None = None
     runnable: npt.ArrayLike | None = None
     h_nr_running: npt.ArrayLike | None = None
@@ -462,6 +496,7 @@ class GroupResult:
         idle_cpus: idle CPUs.
         avg_load: load over capacity; 0 unless the kernel computed it.
         group_misfit_task_load: largest load of a misfit task.
+        load_per_task: load of an average task; 0 except in v5.4.
     """
 
     group_type: GroupType
@@ -473,6 +508,7 @@ class GroupResult:
     idle_cpus: int
     avg_load: int
     group_misfit_task_load: int
+    load_per_task: int
 
     @classmethod
     def _from_case(cls, fields: Mapping[str, Any]) -> GroupResult:
@@ -501,6 +537,8 @@ class BusiestGroup:
             node, 1 also those with tasks off it, 2 all.
         src_cpu: CPU to pull from; None if balanced or no CPU qualifies.
         active_balance: whether the running task of `src_cpu` would be pushed if no other could be moved.
+        nr_idle_scan: CPUs that wake-ups may look at in the last-level cache from now on; None where the pass
+            does not set it, as before v6.12.
     """
 
     groups: tuple[GroupResult, ...]
@@ -510,6 +548,7 @@ class BusiestGroup:
     fbq_type: int
     src_cpu: int | None
     active_balance: bool
+    nr_idle_scan: int | None
 
     def to_pandas(self) -> pd.DataFrame:
         """One row a group, its position as index; the type by name."""
@@ -558,6 +597,7 @@ def find_busiest_group(
         fbq_type=answer["fbq_type"],
         src_cpu=answer["src_cpu"],
         active_balance=bool(answer["active_balance"]),
+        nr_idle_scan=answer["nr_idle_scan"],
     )
 
 
@@ -574,6 +614,8 @@ class PlacedTask:
         queued: it execs, and runs on `cpu` just now.
         allowed: CPUs where it may run; everywhere unless given.
         preferred_node: its preferred NUMA node: in a NUMA domain the position of a group.
+        unrestricted: nobody ever restricted it, even to the CPUs that there are; v6.12 then lets it add to
+            the imbalance of a node as far as the domain allows. Without `allowed` only.
     """
 
     cpu: int
@@ -584,6 +626,7 @@ class PlacedTask:
     queued: bool = False
     allowed: Sequence[int] | None = None
     preferred_node: int | None = None
+    unrestricted: bool = False
 
     def _to_case(self) -> dict[str, Any]:
         return {
@@ -595,6 +638,7 @@ class PlacedTask:
             "queued": _flag("task.queued", self.queued),
             "allowed": None if self.allowed is None else _cpu_list("task.allowed", self.allowed),
             "preferred_node": _node("task.preferred_node", self.preferred_node),
+            "unrestricted": _flag("task.unrestricted", self.unrestricted),
         }
 
 
@@ -660,6 +704,8 @@ class QueuedTask:
         next_buddy: the queue would run it next.
         last_buddy: the queue would return to it.
         throttled: its group used up its quota.
+        per_cpu_kthread: it is a kernel thread bound to one CPU; read from v6.12 on.
+        eligible: it is not ahead of the average of its queue; the patch eligible-first reads it.
         allowed: CPUs where it may run; everywhere unless given.
         preferred_node: its preferred NUMA node.
         numa_weights: NUMA fault weights on the nodes of source and destination; None without fault records.
@@ -673,12 +719,22 @@ class QueuedTask:
     next_buddy: bool = False
     last_buddy: bool = False
     throttled: bool = False
+    per_cpu_kthread: bool = False
+    eligible: bool = True
     allowed: Sequence[int] | None = None
     preferred_node: int | None = None
     numa_weights: tuple[int, int] | None = None
 
     def _to_case(self, name: str) -> dict[str, Any]:
-        flags = ("running", "idle_policy", "next_buddy", "last_buddy", "throttled")
+        flags = (
+            "running",
+            "idle_policy",
+            "next_buddy",
+            "last_buddy",
+            "throttled",
+            "per_cpu_kthread",
+            "eligible",
+        )
         weights = (0, 0) if self.numa_weights is None else tuple(self.numa_weights)
         if len(weights) != 2:
             raise bad_argument(f"{name}.numa_weights", self.numa_weights, "must be two weights")
@@ -737,6 +793,8 @@ def detach_tasks(
     dst_group_weight: int = 1,
     dst_in_cpus: bool = True,
     numa: bool = False,
+    share_cpucapacity: bool = False,
+    active_lb: bool = False,
     numa_balancing: bool = False,
     nr_balance_failed: int = 0,
     cache_nice_tries: int = 1,
@@ -764,6 +822,8 @@ def detach_tasks(
         dst_group_weight: CPUs of its group.
         dst_in_cpus: it still takes part in the pass.
         numa: the domain spans NUMA nodes.
+        share_cpucapacity: the domain is the threads of one core; read from v6.12 on.
+        active_lb: the pass is an active balance; read from v6.12 on.
         numa_balancing: NUMA balancing is on.
         nr_balance_failed: balance passes that failed since the last success.
         cache_nice_tries: failures to tolerate before cache-hot tasks move.
@@ -785,6 +845,7 @@ def detach_tasks(
         "imbalance": integer("imbalance", imbalance, 0),
         "sd": {
             "numa": _flag("numa", numa),
+            "share_cpucapacity": _flag("share_cpucapacity", share_cpucapacity),
             "nr_balance_failed": integer("nr_balance_failed", nr_balance_failed, 0, 2**32 - 1),
             "cache_nice_tries": integer("cache_nice_tries", cache_nice_tries, 0, 2**32 - 1),
         },
@@ -807,6 +868,7 @@ def detach_tasks(
         "loop_max": integer("loop_max", min(32, nr_running) if loop_max is None else loop_max, 0, 2**32 - 2),
         "migration_cost_ns": integer("migration_cost_ns", migration_cost_ns, -1, 2**62),
         "numa_balancing": _flag("numa_balancing", numa_balancing),
+        "active_lb": _flag("active_lb", active_lb),
         "tasks": [task._to_case(f"tasks[{index}]") for index, task in enumerate(tasks)],
     }
     answer = _decide(kernel, "detach_tasks", case)
@@ -830,16 +892,26 @@ def should_we_balance(
     idle: str = "idle",
     mask: Sequence[int] | None = None,
     cpus: Sequence[int] | None = None,
+    group_weight: int | None = None,
+    core: npt.ArrayLike | None = None,
+    share_cpucapacity: bool = False,
+    nr_running: npt.ArrayLike | None = None,
+    ttwu_pending: bool = False,
 ) -> bool:
     """Whether a CPU is the one to balance for its group: models should_we_balance() of kernel/sched/fair.c.
 
     Args:
         kernel: whose decision.
-        idle_cpus: which CPUs of the local group, CPUs 0 and up, idle.
+        idle_cpus: which CPUs idle: those of the local group, 0 and up, and their siblings beyond it.
         dst_cpu: CPU that asks.
         idle: why: `idle`, `busy` or `newidle`.
         mask: CPUs that may balance for the group (its balance mask); all of them unless given.
         cpus: CPUs of the group that take part in the pass (`env->cpus`); all of them unless given.
+        group_weight: CPUs of the local group; as many as `idle_cpus` has unless given.
+        core: core number of each CPU, read from v6.12 on; each its own core unless given.
+        share_cpucapacity: the domain is the threads of one core; read from v6.12 on.
+        nr_running: runnable tasks of each CPU, read from v6.12 on; none unless given.
+        ttwu_pending: woken tasks are on their way to `dst_cpu`; read from v6.12 on.
 
     Raises:
         ValueError: a CPU is outside the group, or the kernel is unknown.
@@ -847,15 +919,21 @@ def should_we_balance(
     flags = _int_array("idle_cpus", idle_cpus)
     if flags.ndim != 1 or flags.size == 0 or not np.isin(flags, (0, 1)).all():
         raise bad_argument("idle_cpus", idle_cpus, "must be a sequence with one flag a CPU")
-    everything = range(flags.size)
-    case = {
+    weight = integer("group_weight", flags.size if group_weight is None else group_weight, 1, flags.size)
+    everything = range(weight)
+    case: dict[str, Any] = {
         "idle": choice("idle", idle, IDLE_TYPES),
         "dst_cpu": integer("dst_cpu", dst_cpu, 0),
-        "weight": flags.size,
+        "weight": weight,
         "idle_cpus": flags.tolist(),
         "mask": _cpu_list("mask", everything if mask is None else mask),
         "cpus": _cpu_list("cpus", everything if cpus is None else cpus),
+        "share_cpucapacity": _flag("share_cpucapacity", share_cpucapacity),
+        "ttwu_pending": _flag("ttwu_pending", ttwu_pending),
     }
+    for name, column in (("core", core), ("nr_running", nr_running)):
+        if column is not None:
+            case[name] = [integer(name, int(value), 0, 2**31 - 1) for value in _int_array(name, column).flat]
     answer = _decide(kernel, "should_we_balance", case)
     return bool(answer)
 
@@ -1110,10 +1188,12 @@ def _group_case(index: int, group: Group) -> dict[str, Any]:
     case: dict[str, Any] = {
         "cpus": _cpu_list(f"{name}.cpus", group.cpus),
         "imbalanced": _flag(f"{name}.imbalanced", group.imbalanced),
+        "share_cpucapacity": _flag(f"{name}.share_cpucapacity", group.share_cpucapacity),
+        "prefer_sibling": _flag(f"{name}.prefer_sibling", group.prefer_sibling),
     }
     if not case["cpus"]:
         raise bad_argument(f"{name}.cpus", group.cpus, "must hold at least one CPU")
-    for field in ("capacity", "min_capacity", "max_capacity", "asym_prefer_cpu"):
+    for field in ("capacity", "min_capacity", "max_capacity", "asym_prefer_cpu", "cores"):
         value = getattr(group, field)
         case[field] = None if value is None else integer(f"{name}.{field}", value, 0)
     return case

@@ -56,7 +56,7 @@ fn mentions(folder: &str, word: &str) -> Vec<String> {
     };
     sources()
         .iter()
-        .filter(|(name, _)| name.starts_with(folder) && name != "sim/behaviour.rs")
+        .filter(|(name, _)| name.starts_with(folder) && !name.ends_with("_tests.rs"))
         .flat_map(|(name, text)| {
             code(text)
                 .filter(|&(_, line)| found_in(line))

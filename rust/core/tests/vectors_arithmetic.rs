@@ -99,10 +99,10 @@ fn what_is_not_a_case_fails_as_one() {
 }
 
 #[test]
-fn files_are_known_by_name_and_what_is_not_modelled_says_so() {
+fn files_are_known_by_name_and_an_unknown_one_says_so() {
     assert_eq!(family_of("some/where/pelt_old_seq.jsonl.gz").map(|family| family.name), Some("pelt_old_seq"));
     assert!(family_of("README.md").is_none());
-    let report = check_lines("smpnice_2_6.json", "{}");
+    let report = check_lines("of_a_later_day.jsonl", "{}");
     assert_eq!((report.modelled, report.cases, report.failed), (false, 0, 0));
 }
 

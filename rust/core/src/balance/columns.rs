@@ -8,7 +8,7 @@ use crate::kernels::env::{
     CpuIdleType, GroupType, LbEnv, LbView, RqStats, SdLbStats, SgLbStats, SystemState, WakeAffineEnv,
     WakeCpu, WakeTarget,
 };
-use crate::topology::{SchedDomain, SdFlags};
+use crate::topology::SdFlags;
 
 /// Largest number of tasks or CPUs of a group that a column may hold.
 pub const MAX_GROUP_TASKS: u64 = 1 << 24;
@@ -83,6 +83,14 @@ impl<'a> Columns<'a> {
         Ok(Column { values, step: usize::from(values.len() != 1) })
     }
 
+    /// The column called `name`, or all zero if there is none.
+    fn get_or_zero(&self, name: &str, most: u64) -> Result<Column<'a>> {
+        if self.columns.iter().any(|(other, _)| other == name) {
+            return self.get(name, 0, most);
+        }
+        Ok(Column { values: &[0], step: 0 })
+    }
+
     fn flag(&self, name: &str) -> Result<Column<'a>> {
         self.get(name, 0, 1)
     }
@@ -102,7 +110,7 @@ impl<'a> Columns<'a> {
 /// `group_classify` of each case, as codes of [`GroupType`].
 ///
 /// Columns: `sum_nr_running`, `group_weight`, `group_capacity`, `group_util`, `group_runnable`, `imbalance_pct`,
-/// `imbalanced`, `asym_packing`, `misfit_task_load`.
+/// `imbalanced`, `asym_packing`, `misfit_task_load`, and, if v6.12 is to read it, `smt_balance`.
 pub fn classify(kernel: &Kernel, columns: &Columns<'_>, group_types: &mut [i8]) -> Result<()> {
     columns.check_output("group_types", group_types.len())?;
     let imbalance_pct = columns.get("imbalance_pct", 100, MAX_IMBALANCE_PCT)?;
@@ -125,6 +133,7 @@ struct ClassifiedColumns<'a> {
     group_runnable: Column<'a>,
     asym_packing: Column<'a>,
     misfit_task_load: Column<'a>,
+    smt_balance: Column<'a>,
 }
 
 impl<'a> ClassifiedColumns<'a> {
@@ -138,6 +147,7 @@ impl<'a> ClassifiedColumns<'a> {
             group_runnable: get("group_runnable", 0, MAX_GROUP_LOAD)?,
             asym_packing: get("asym_packing", 0, 1)?,
             misfit_task_load: get("misfit_task_load", 0, MAX_GROUP_LOAD)?,
+            smt_balance: columns.get_or_zero(&format!("{prefix}smt_balance"), 1)?,
         })
     }
 
@@ -150,6 +160,7 @@ impl<'a> ClassifiedColumns<'a> {
             group_runnable: self.group_runnable.at(case),
             group_asym_packing: self.asym_packing.is_set(case),
             group_misfit_task_load: self.misfit_task_load.at(case),
+            group_smt_balance: self.smt_balance.is_set(case),
             ..SgLbStats::default()
         }
     }
@@ -165,6 +176,8 @@ struct GroupColumns<'a> {
     sum_nr_running: Column<'a>,
     sum_h_nr_running: Column<'a>,
     idle_cpus: Column<'a>,
+    group_cores: Column<'a>,
+    misfit_task_load: Column<'a>,
 }
 
 impl<'a> GroupColumns<'a> {
@@ -179,6 +192,8 @@ impl<'a> GroupColumns<'a> {
             sum_nr_running: get("sum_nr_running", 0, MAX_GROUP_TASKS)?,
             sum_h_nr_running: get("sum_h_nr_running", 0, MAX_GROUP_TASKS)?,
             idle_cpus: get("idle_cpus", 0, MAX_GROUP_TASKS)?,
+            group_cores: columns.get_or_zero(&format!("{prefix}group_cores"), MAX_GROUP_TASKS)?,
+            misfit_task_load: columns.get_or_zero(&format!("{prefix}misfit_task_load"), MAX_GROUP_LOAD)?,
         })
     }
 
@@ -198,6 +213,8 @@ impl<'a> GroupColumns<'a> {
             sum_nr_running: self.sum_nr_running.count(case),
             sum_h_nr_running: self.sum_h_nr_running.count(case),
             idle_cpus: self.idle_cpus.count(case),
+            group_cores: self.group_cores.count(case),
+            group_misfit_task_load: self.misfit_task_load.at(case),
             ..SgLbStats::default()
         }
     }
@@ -206,7 +223,8 @@ impl<'a> GroupColumns<'a> {
 /// `calculate_imbalance` of each case: how much, and codes of the migration type.
 ///
 /// Columns: those of a group with the prefixes `local.` and `busiest.`; `total_load`, `total_capacity` of the domain;
-/// `prefer_sibling`, `numa`; `idle` as codes of [`CpuIdleType`].
+/// `prefer_sibling`, `numa`; `idle` as codes of [`CpuIdleType`]. Those that only v6.12 reads may be left out: `group_cores`
+/// and `misfit_task_load` of the groups (v5.4 reads the latter, too), `share_llc`, `asym_cpucapacity`, `imb_numa_nr`.
 pub fn calculate_imbalance(
     kernel: &Kernel,
     columns: &Columns<'_>,
@@ -221,13 +239,14 @@ pub fn calculate_imbalance(
     let total_capacity = columns.get("total_capacity", 1, MAX_GROUP_CAPACITY)?;
     let prefer_sibling = columns.flag("prefer_sibling")?;
     let numa = columns.flag("numa")?;
+    let share_llc = columns.get_or_zero("share_llc", 1)?;
+    let asym_cpucapacity = columns.get_or_zero("asym_cpucapacity", 1)?;
+    let imb_numa_nr = columns.get_or_zero("imb_numa_nr", MAX_GROUP_TASKS)?;
     let idle = columns.get("idle", 0, CpuIdleType::ALL.len() as u64 - 1)?;
 
-    let domains = [SdFlags::default(), SdFlags::NUMA]
-        .map(|flags| SchedDomain { flags, ..super::plain_domain(CpuMask::new(1), 2) });
+    let mut sd = super::plain_domain(CpuMask::new(1), 2);
     let (rqs, system, mut stats) = (RqStats::new(1), SystemState::default(), Vec::new());
     let view = LbView { kernel, groups: &[], sgc_imbalance: &[], rqs: &rqs, system: &system, node_of: &[] };
-    let mut env = LbEnv::new(view, &domains[0], 0, CpuIdleType::Idle, 0, &mut stats);
     for (case, (imbalance, migration_type)) in imbalances.iter_mut().zip(migration_types).enumerate() {
         let (total_load, total_capacity) = (total_load.at(case), total_capacity.at(case));
         let mut sds = SdLbStats {
@@ -239,8 +258,19 @@ pub fn calculate_imbalance(
             busiest_stat: busiest.stats(case),
             local_stat: local.stats(case),
         };
-        env.sd = &domains[usize::from(numa.is_set(case))];
-        env.idle = CpuIdleType::ALL[idle.at(case) as usize];
+        sd.imb_numa_nr = imb_numa_nr.count(case);
+        sd.flags = SdFlags::default();
+        for (column, flag) in [
+            (numa, SdFlags::NUMA),
+            (share_llc, SdFlags::SHARE_LLC),
+            (asym_cpucapacity, SdFlags::ASYM_CPUCAPACITY),
+        ] {
+            if column.is_set(case) {
+                sd.flags = sd.flags.with(flag);
+            }
+        }
+        let idle = CpuIdleType::ALL[idle.at(case) as usize];
+        let mut env = LbEnv::new(view, &sd, 0, idle, 0, &mut stats);
         (kernel.balance.calculate_imbalance.f)(&mut env, &mut sds);
         *imbalance = env.imbalance;
         *migration_type = env.migration_type as i8;

@@ -151,7 +151,9 @@ impl Sim<'_> {
             ));
         }
         let pulled = self.record.metrics.migrations_newidle - self.watch.migrations_newidle;
-        if pulled > 0 && running == NO_TASK {
+        // Where sleepers stay queued, what was pulled may be one of them: it leaves as soon as it is picked.
+        let may_sleep = self.queue_form == QueueForm::Deadline && self.features.delay_dequeue;
+        if pulled > 0 && running == NO_TASK && !may_sleep {
             return self.broken(format!("newidle balance pulled {pulled} tasks and none of them runs"));
         }
         self.watch.now = self.now;

@@ -30,7 +30,7 @@ macro_rules! lb_env {
 
 pub mod balance;
 #[cfg(test)]
-mod behaviour;
+mod behaviour_tests;
 pub mod channel;
 pub mod cost;
 pub mod event;

@@ -23,35 +23,108 @@ pub const KERNEL: Kernel = Kernel {
     name: "v5.4",
     source: "kernel/sched/fair.c of Linux 5.4",
     summary: "The load balancer before the rework: groups are compared by average load, imbalances are load.",
-    signals: Signals { pelt_form: slot!(pelt_form), cpu_load: slot!(cpu_load) },
+    signals: Signals {
+        pelt_form: slot!(
+            pelt_form,
+            "PELT keeps load, the load of queued tasks (runnable_load_avg) and utilization."
+        ),
+        cpu_load: slot!(cpu_load, "A CPU's load is that of its queued tasks; sleepers do not count."),
+        new_task_runnable: slot!(new_task_runnable, "A new task's runnable load is the load of its weight."),
+    },
     queue: cfs::QUEUE,
     balance: Balance {
-        balance_rules: slot!(balance_rules),
-        newidle_weight: slot!(newidle_weight),
-        should_we_balance: slot!(should_we_balance),
-        update_sg_lb_stats: slot!(update_sg_lb_stats),
-        group_has_capacity: slot!(group_has_capacity),
-        group_is_overloaded: slot!(group_is_overloaded),
-        group_classify: slot!(group_classify),
-        update_sd_pick_busiest: slot!(update_sd_pick_busiest),
-        find_busiest_group: slot!(find_busiest_group),
-        calculate_imbalance: slot!(calculate_imbalance),
-        adjust_numa_imbalance: slot!(adjust_numa_imbalance),
-        find_busiest_queue: slot!(find_busiest_queue),
-        voluntary_active_balance: slot!(voluntary_active_balance),
-        need_active_balance: slot!(need_active_balance),
-        can_migrate_task: slot!(can_migrate_task),
-        detach_tasks: slot!(detach_tasks),
+        balance_rules: slot!(
+            balance_rules,
+            "Intervals, failures and the ageing of tickless CPUs as before 5.6."
+        ),
+        newidle_weight: slot!(newidle_weight, "Newidle balance leaves no level out by chance."),
+        should_we_balance: slot!(
+            should_we_balance,
+            "A group's first idle CPU balances for it, or its first CPU; a newly idle one always may."
+        ),
+        update_sg_lb_stats: slot!(
+            update_sg_lb_stats,
+            "Sums fair tasks only; average load and load per task of every group."
+        ),
+        group_has_capacity: slot!(
+            group_has_capacity,
+            "Room: fewer fair tasks than CPUs, or utilization below capacity by imbalance_pct."
+        ),
+        group_is_overloaded: slot!(
+            group_is_overloaded,
+            "Overloaded: more fair tasks than CPUs, and utilization near capacity."
+        ),
+        group_classify: slot!(
+            group_classify,
+            "Four types only; whatever is not overloaded, imbalanced or misfit is `other`."
+        ),
+        update_sd_pick_busiest: slot!(
+            update_sd_pick_busiest,
+            "Of two groups of the same type, the one with more average load is busier."
+        ),
+        find_busiest_group: slot!(
+            find_busiest_group,
+            "The domain is balanced where average loads are within imbalance_pct of each other."
+        ),
+        calculate_imbalance: slot!(
+            calculate_imbalance,
+            "Load up to the domain's average moves; a small rest is rounded to a task by guessing at throughput."
+        ),
+        adjust_numa_imbalance: slot!(
+            adjust_numa_imbalance,
+            "An imbalance between NUMA nodes is like any other."
+        ),
+        find_busiest_queue: slot!(
+            find_busiest_queue,
+            "The source is the CPU with the most load over capacity."
+        ),
+        voluntary_active_balance: slot!(
+            voluntary_active_balance,
+            "A running misfit task is pushed by the type of its group."
+        ),
+        need_active_balance: slot!(
+            need_active_balance,
+            "The running task is pushed after cache_nice_tries + 2 failures."
+        ),
+        can_migrate_task: slot!(
+            can_migrate_task,
+            "Affinity, running, locality and cache heat keep a task; failures overrule heat."
+        ),
+        detach_tasks: slot!(detach_tasks, "Tasks move while half their load is within the imbalance."),
     },
     wakeup: Wakeup {
-        find_idlest_group: slot!(find_idlest_group),
-        update_sg_wakeup_stats: slot!(update_sg_wakeup_stats),
-        wake_cap: slot!(wake_cap),
-        wake_affine: slot!(wake_affine),
-        wake_affine_idle: slot!(wake_affine_idle),
-        wake_affine_weight: slot!(wake_affine_weight),
-        wake_wide: slot!(wake_wide),
-        select_idle_sibling: slot!(select_idle_sibling_v5_4),
+        find_idlest_group: slot!(
+            find_idlest_group,
+            "By load of queued tasks, or by the most spare capacity for a task that is not new."
+        ),
+        update_sg_wakeup_stats: slot!(
+            update_sg_wakeup_stats,
+            "Sums for find_idlest_group; groups have no type on wake-up."
+        ),
+        wake_cap: slot!(
+            wake_cap,
+            "The waker's CPU attracts nobody where the smaller of the two CPUs is too small for the task."
+        ),
+        wake_affine: slot!(
+            wake_affine,
+            "First idleness, then load decides between the waker's CPU and the previous one."
+        ),
+        wake_affine_idle: slot!(
+            wake_affine_idle,
+            "An idle waker's CPU attracts within a cache, unless the previous CPU idles too."
+        ),
+        wake_affine_weight: slot!(
+            wake_affine_weight,
+            "The less loaded CPU wins, the previous one with a margin."
+        ),
+        wake_wide: slot!(
+            wake_wide,
+            "Waker and wakee with many partners each are spread, by flips and LLC size."
+        ),
+        select_idle_sibling: slot!(
+            select_idle_sibling_v5_4,
+            "Idle target, previous or recent CPU, idle core, idle CPU, idle sibling, in this order."
+        ),
     },
     numa: numa::v5_6::NUMA,
 };
@@ -67,6 +140,11 @@ fn pelt_form() -> PeltForm {
 /// kernel/sched/fair.c, v5.4, cpu_runnable_load(): the load of the queued tasks; sleepers do not count.
 fn cpu_load(avg: &SchedAvg) -> u64 {
     // In the old form this slot of the averages holds runnable_load_avg.
+    avg.runnable_avg
+}
+
+/// kernel/sched/fair.c, v5.4, init_entity_runnable_average(): it has set the runnable load already.
+fn new_task_runnable(avg: &SchedAvg, _cpu_scale: u64) -> u64 {
     avg.runnable_avg
 }
 
@@ -213,6 +291,11 @@ fn update_sg_lb_stats(env: &mut LbEnv<'_>, index: usize) -> SgLbStats {
     let mut sgs = sum_runqueues(env, index);
     // Of the tasks only the fair ones are counted.
     sgs.sum_nr_running = sgs.sum_h_nr_running;
+    classify_sums(env, index, sgs)
+}
+
+/// The end of update_sg_lb_stats(), from the sums on.
+pub(super) fn classify_sums(env: &mut LbEnv<'_>, index: usize, mut sgs: SgLbStats) -> SgLbStats {
     if env.sd.flags.has(SdFlags::ASYM_CPUCAPACITY) {
         sgs.group_misfit_task_load = largest_misfit(env, index, |_| true);
         env.overload |= sgs.group_misfit_task_load != 0;

@@ -57,6 +57,16 @@ fn a_kernel_never_parts_from_itself_nor_from_what_its_patches_make_it() {
     assert_eq!(parting(&steps, &series).a, None);
 }
 
+/// The fourth patch of the series keeps a signal that nobody reads yet.
+#[test]
+fn the_signal_alone_decides_nothing() {
+    for machine in [dual_quad(), two_nodes_smt(), big_little()] {
+        let base = patched(machine.clone(), "v5.6", &[]);
+        let signal = patched(machine, "v5.6", &["runnable-avg-signal"]);
+        assert_eq!(parting(&base, &signal).a, None);
+    }
+}
+
 /// post_init_entity_util_avg(): where all CPUs are alike version 3 starts tasks as the merged series does.
 #[test]
 fn the_start_value_of_version_3_shows_on_asymmetric_machines_only() {

@@ -36,6 +36,8 @@ pub struct Decisions {
     wanted: Wanted,
     /// Position of the balance pass that goes on.
     pass: Option<usize>,
+    /// What the slow path has chosen so far for the task that is being placed.
+    slow_path: Vec<IdlestChoice>,
 }
 
 /// A decision.
@@ -92,6 +94,21 @@ pub struct PlacedAsked {
     pub this: CpuState,
     /// CPU where the task ran last.
     pub prev: CpuState,
+    /// The domains that the slow path went through, from the highest down; none on the fast path.
+    pub slow_path: Vec<IdlestChoice>,
+}
+
+/// The choice of a group of a domain: `find_idlest_group()`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct IdlestChoice {
+    /// Name of the domain's level.
+    pub level: String,
+    /// Sums over the groups that the task may use.
+    pub groups: Vec<GroupSums>,
+    /// Their classes.
+    pub group_types: Vec<&'static str>,
+    /// First CPU of the group chosen; `None` = the local one is no worse.
+    pub idlest: Option<u32>,
 }
 
 /// What placement reads of a CPU.
@@ -130,6 +147,8 @@ pub struct Pass {
 pub struct PassAsked {
     /// Name of the domain's level.
     pub level: String,
+    /// Number of the level in the CPU's hierarchy, 0 the lowest: kernels call the same level by different names.
+    pub level_number: usize,
     /// Why the pass runs: `idle`, `busy` or `newidle`.
     pub idle: &'static str,
     /// Passes over the domain that failed before.
@@ -259,7 +278,9 @@ impl Decision {
                 question(a) == question(b) && a.answer.cpu == b.answer.cpu
             }
             (What::Balance(a), What::Balance(b)) => {
-                a.asked.level == b.asked.level && a.asked.idle == b.asked.idle && a.answer == b.answer
+                a.asked.level_number == b.asked.level_number
+                    && a.asked.idle == b.asked.idle
+                    && a.answer == b.answer
             }
             (What::Push(a), What::Push(b)) => a == b,
             (What::Preemption(a), What::Preemption(b)) => {
@@ -275,7 +296,7 @@ impl Decision {
 impl Decisions {
     /// An empty log.
     pub fn new(wanted: Wanted) -> Self {
-        Self { made: Vec::new(), wanted, pass: None }
+        Self { made: Vec::new(), wanted, pass: None, slow_path: Vec::new() }
     }
 
     /// Whether as many are kept as were wanted.
@@ -294,6 +315,16 @@ impl Decisions {
         if wanted {
             self.made.push(Decision { time_ns, cpu: cpu as u32, what });
         }
+    }
+
+    /// The slow path has chosen a group.
+    pub fn push_idlest(&mut self, choice: IdlestChoice) {
+        self.slow_path.push(choice);
+    }
+
+    /// What the slow path chose for the task that has just been placed.
+    pub fn take_slow_path(&mut self) -> Vec<IdlestChoice> {
+        std::mem::take(&mut self.slow_path)
     }
 
     /// The balance pass that goes on: it stands where it started, before the decisions that follow from its moves.

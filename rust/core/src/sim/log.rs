@@ -6,8 +6,9 @@ use super::{START_NS, Sim};
 use crate::kernels::env::{CpuIdleType, Refusals};
 use crate::kernels::sis::PlacementRule;
 use crate::record::decisions::{
-    CpuState, GroupSums, Pass, PassAnswer, PassAsked, Pick, PickAsked, Placed, PlacedAnswer, PlacedAsked,
-    Preemption, PreemptionAnswer, PreemptionAsked, Push, PushAsked, TaskAnswer, What,
+    CpuState, Decisions, GroupSums, IdlestChoice, Pass, PassAnswer, PassAsked, Pick, PickAsked, Placed,
+    PlacedAnswer, PlacedAsked, Preemption, PreemptionAnswer, PreemptionAsked, Push, PushAsked, TaskAnswer,
+    What,
 };
 
 impl Sim<'_> {
@@ -39,7 +40,7 @@ impl Sim<'_> {
     }
 
     fn placed(
-        &self,
+        &mut self,
         this_cpu: usize,
         waker: TaskId,
         task: TaskId,
@@ -47,6 +48,7 @@ impl Sim<'_> {
         sync: bool,
         (cpu, rule): (usize, PlacementRule),
     ) -> Placed {
+        let slow_path = self.record.decisions.as_mut().map_or_else(Vec::new, Decisions::take_slow_path);
         let stats = &self.stats;
         let state = |cpu: usize| CpuState {
             idle: stats.idle[cpu],
@@ -56,7 +58,15 @@ impl Sim<'_> {
         };
         let (waker, prev_cpu) = (some_task(waker), prev as u32);
         Placed {
-            asked: PlacedAsked { task, waker, prev_cpu, sync, this: state(this_cpu), prev: state(prev) },
+            asked: PlacedAsked {
+                task,
+                waker,
+                prev_cpu,
+                sync,
+                this: state(this_cpu),
+                prev: state(prev),
+                slow_path,
+            },
             answer: PlacedAnswer { cpu: cpu as u32, rule: rule.name() },
         }
     }
@@ -84,16 +94,12 @@ impl Sim<'_> {
 
     /// A balance pass starts.
     #[inline]
-    pub(super) fn log_pass_begins(&mut self, cpu: usize, sd_level: usize, idle: CpuIdleType) {
+    pub(super) fn log_pass_begins(&mut self, cpu: usize, level_number: usize, idle: CpuIdleType) {
         if self.record.decisions.is_some() {
-            let hierarchy = &self.topo.per_cpu[cpu];
-            let name = hierarchy[sd_level].name;
-            let level = match hierarchy[..=sd_level].iter().filter(|sd| sd.name == name).count() {
-                1 => name.to_owned(),
-                number => format!("{name}-{number}"),
-            };
-            let nr_balance_failed = self.sds[cpu][sd_level].nr_balance_failed;
-            let asked = PassAsked { level, idle: idle.name(), nr_balance_failed, groups: Vec::new() };
+            let level = self.level_name(cpu, level_number);
+            let nr_balance_failed = self.sds[cpu][level_number].nr_balance_failed;
+            let asked =
+                PassAsked { level, level_number, idle: idle.name(), nr_balance_failed, groups: Vec::new() };
             self.log(cpu, What::Balance(Box::new(Pass { asked, answer: PassAnswer::default() })));
         }
     }
@@ -155,6 +161,37 @@ impl Sim<'_> {
         if self.record.decisions.is_some() {
             let asked = PushAsked { dst_cpu: target as u32 };
             self.log(cpu, What::Push(Push { asked, answer: TaskAnswer { task } }));
+        }
+    }
+
+    /// The slow path has looked at the groups of a domain of `cpu`, and perhaps chosen one.
+    #[inline]
+    pub(super) fn log_idlest(&mut self, cpu: usize, level: usize, idlest: Option<usize>) {
+        if self.record.decisions.is_none() {
+            return;
+        }
+        let topo = self.topo;
+        let ring = &topo.per_cpu[cpu][level].ring;
+        let seen =
+            || ring.iter().zip(&self.idlest_stats).filter_map(|(&group, stats)| Some((group, (*stats)?)));
+        let choice = IdlestChoice {
+            level: self.level_name(cpu, level),
+            groups: seen().map(|(group, stats)| GroupSums::new(&topo.groups[group].runs, &stats)).collect(),
+            group_types: seen().map(|(_, stats)| stats.group_type.name()).collect(),
+            idlest: idlest.map(|index| topo.groups[ring[index]].runs[0].0 as u32),
+        };
+        if let Some(decisions) = &mut self.record.decisions {
+            decisions.push_idlest(choice);
+        }
+    }
+
+    /// Name of a level of a CPU's hierarchy; one that recurs is numbered, as in the tables of levels.
+    fn level_name(&self, cpu: usize, level: usize) -> String {
+        let hierarchy = &self.topo.per_cpu[cpu];
+        let name = hierarchy[level].name;
+        match hierarchy[..=level].iter().filter(|sd| sd.name == name).count() {
+            1 => name.to_owned(),
+            number => format!("{name}-{number}"),
         }
     }
 

@@ -359,6 +359,7 @@ impl Sim<'_> {
                 (self.kernel.wakeup.find_idlest_group.f)(&mut env)
             };
             self.rqs[this_cpu].overhead_ns += u64::from(sd.span_weight) * self.cost.scan_cpu_ns;
+            self.log_idlest(cpu, level, group);
             let Some(group) = group else { continue };
             new_cpu = self.find_idlest_group_cpu(sd.ring[group], task, cpu);
             if new_cpu == cpu {

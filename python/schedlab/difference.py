@@ -87,6 +87,7 @@ class Difference:
         self.seed, self.alike, self.a, self.b = seed, alike, a, b
         left, right = _facts(a), _facts(b)
         names = [*left, *(name for name in right if name not in left)]
+        names.sort(key=lambda name: name.startswith("answer: "))
         rows = [(name, left.get(name, ""), right.get(name, "")) for name in names]
         self.rows = rows if self else []
 

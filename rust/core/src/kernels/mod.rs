@@ -22,6 +22,8 @@ mod sis_tests;
 pub mod sis_util;
 pub mod spec;
 pub mod v5_4;
+#[cfg(test)]
+mod v5_4_tests;
 pub mod v5_5;
 pub mod v5_6;
 pub mod v5_7;

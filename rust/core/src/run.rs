@@ -68,6 +68,8 @@ pub struct Parting {
 const SEARCH_START: usize = 4096;
 /// Growth of the search.
 const SEARCH_GROWTH: usize = 8;
+/// Most decisions that the search keeps of a run; beyond, the runs are made again for the next ones.
+const SEARCH_MOST: usize = 1 << 20;
 
 /// The first decision in which two scenarios of the same machine and work part under one seed. Errors beyond those of
 /// the scenarios: machine, costs or work differ.
@@ -77,18 +79,20 @@ pub fn first_difference(a: &Scenario, b: &Scenario, seed: u64, progress: &Progre
         let rule = "must be of the same machine and the same work as a";
         return Err(SimError::invalid("b", format!("{:?}", b.kernel.name), rule));
     }
-    let mut limit = SEARCH_START;
+    let (mut skip, mut limit) = (0, SEARCH_START);
     loop {
-        let wanted = Wanted { limit, kinds: Kinds::All };
+        let wanted = Wanted { skip, limit, kinds: Kinds::All };
         let of_a = decisions(a, seed, wanted, progress)?;
         let of_b = decisions(b, seed, wanted, progress)?;
         let parts = of_a.iter().zip(&of_b).position(|(a, b)| a.parts_from(b));
         let both = of_a.len().min(of_b.len());
         let at = parts.unwrap_or(both);
         if parts.is_some() || both < limit {
-            return Ok(Parting { alike: at, a: of_a.get(at).cloned(), b: of_b.get(at).cloned() });
+            return Ok(Parting { alike: skip + at, a: of_a.get(at).cloned(), b: of_b.get(at).cloned() });
         }
-        limit = limit.saturating_mul(SEARCH_GROWTH);
+        // What both have made alike need not be kept.
+        skip += both;
+        limit = (limit * SEARCH_GROWTH).min(SEARCH_MOST);
     }
 }
 

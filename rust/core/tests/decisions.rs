@@ -98,7 +98,7 @@ fn the_log_is_complete_and_changes_nothing() {
     for kernel in KERNELS {
         let scenario = scenario(two_nodes_smt(), kernel, small());
         let plain = &run(&scenario, &[3])[0];
-        let wanted = Wanted { limit: usize::MAX, kinds: Kinds::All };
+        let wanted = Wanted { skip: 0, limit: usize::MAX, kinds: Kinds::All };
         let log = Log { decisions: Some(wanted), ..Log::default() };
         let logged = sim::run(&scenario.setup().unwrap(), 3, log, &AtomicBool::new(false)).unwrap();
         assert_eq!(everything(plain), everything(&logged), "{kernel}");
@@ -134,7 +134,10 @@ fn the_log_is_complete_and_changes_nothing() {
 #[test]
 fn a_log_keeps_the_kinds_that_are_wanted_and_no_more_than_it_should() {
     let scenario = scenario(dual_quad(), "v5.7", small());
-    let get = |limit, kinds| decisions(&scenario, 1, Wanted { limit, kinds }, &Progress::default()).unwrap();
+    let part = |skip, limit, kinds| {
+        decisions(&scenario, 1, Wanted { skip, limit, kinds }, &Progress::default()).unwrap()
+    };
+    let get = |limit, kinds| part(0, limit, kinds);
     let all = get(usize::MAX, Kinds::All);
     let of = |wanted: fn(&What) -> bool| -> Vec<_> {
         all.iter().filter(|decision| wanted(&decision.what)).cloned().collect()
@@ -144,6 +147,20 @@ fn a_log_keeps_the_kinds_that_are_wanted_and_no_more_than_it_should() {
     let first = get(10, Kinds::All);
     assert!((10..40).contains(&first.len()), "the event that fills the log is logged to its end");
     assert_eq!(first, all[..first.len()]);
+    let later = part(first.len(), 50, Kinds::All);
+    assert_eq!(later, all[first.len()..first.len() + later.len()]);
+    assert!(part(all.len(), 1, Kinds::All).is_empty());
+}
+
+#[test]
+fn the_search_goes_on_beyond_its_first_window() {
+    let work =
+        schedlab_core::workload::Hackbench { groups: 4, loops: 60, senders: 20, receivers: 20, ..small() };
+    let one = scenario(dual_quad(), "v5.7", work);
+    let all = Wanted { skip: 0, limit: usize::MAX, kinds: Kinds::All };
+    let made = decisions(&one, 1, all, &Progress::default()).unwrap().len();
+    assert!(made > 4096, "{made}: more than the first window");
+    assert_eq!(parting(&one, &one), Parting { alike: made, a: None, b: None });
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub fn parting(py: Python<'_>, a: &str, b: &str, seed: u64) -> PyResult<String> 
 pub fn decision_log(py: Python<'_>, scenario: &str, seed: u64, kind: &str) -> PyResult<String> {
     let scenario = Scenario::from_json(scenario).map_err(to_py)?;
     let kinds = if kind == "balance" { Kinds::Balance } else { Kinds::Placement };
-    let wanted = Wanted { limit: usize::MAX, kinds };
+    let wanted = Wanted { skip: 0, limit: usize::MAX, kinds };
     let state = Progress::default();
     let log = interruptible(py, &state, None, || decisions(&scenario, seed, wanted, &state))?;
     to_json(&log)

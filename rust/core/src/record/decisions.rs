@@ -11,6 +11,8 @@ use crate::kernels::env::{Refusals, SgLbStats};
 /// Which decisions to keep of a run, and how many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
+    /// So many are made before the first that is kept.
+    pub skip: usize,
     /// The run ends after the event in which so many are kept.
     pub limit: usize,
     /// Kinds to keep.
@@ -34,6 +36,8 @@ pub struct Decisions {
     /// In order.
     pub made: Vec<Decision>,
     wanted: Wanted,
+    /// Decisions that were made and skipped.
+    skipped: usize,
     /// Position of the balance pass that goes on.
     pass: Option<usize>,
     /// What the slow path has chosen so far for the task that is being placed.
@@ -296,7 +300,7 @@ impl Decision {
 impl Decisions {
     /// An empty log.
     pub fn new(wanted: Wanted) -> Self {
-        Self { made: Vec::new(), wanted, pass: None, slow_path: Vec::new() }
+        Self { made: Vec::new(), wanted, skipped: 0, pass: None, slow_path: Vec::new() }
     }
 
     /// Whether as many are kept as were wanted.
@@ -304,17 +308,24 @@ impl Decisions {
         self.made.len() >= self.wanted.limit
     }
 
-    /// Keeps a decision if its kind is wanted.
+    /// Keeps a decision if its kind is wanted and enough are skipped.
     pub fn push(&mut self, time_ns: u64, cpu: usize, what: What) {
-        let wanted = match self.wanted.kinds {
+        let of_a_kind = match self.wanted.kinds {
             Kinds::All => true,
             Kinds::Balance => matches!(what, What::Balance(_)),
             Kinds::Placement => matches!(what, What::Wakeup(_) | What::Fork(_)),
         };
-        self.pass = (wanted && matches!(what, What::Balance(_))).then_some(self.made.len()).or(self.pass);
-        if wanted {
-            self.made.push(Decision { time_ns, cpu: cpu as u32, what });
+        if !of_a_kind {
+            return;
         }
+        if self.skipped < self.wanted.skip {
+            self.skipped += 1;
+            return;
+        }
+        if matches!(what, What::Balance(_)) {
+            self.pass = Some(self.made.len());
+        }
+        self.made.push(Decision { time_ns, cpu: cpu as u32, what });
     }
 
     /// The slow path has chosen a group.

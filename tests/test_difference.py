@@ -72,7 +72,7 @@ def test_the_queue_of_v6_12_parts_from_that_of_v5_7(dual_quad: sl.Machine) -> No
         (dual_quad, sl.Kernel("v5.7"), SMALL), (dual_quad, sl.Kernel("v6.12"), SMALL), seed=1
     )
     assert found and found.time_s is not None and 0 <= found.time_s < 1
-    assert found.kind in {"wakeup", "fork", "balance", "push", "preemption", "pick"}
+    assert found.kind in {"wakeup", "fork", "balance", "push", "preemption", "tick", "pick"}
 
 
 def test_the_seed_is_the_runs_first_unless_given(dual_quad: sl.Machine) -> None:

@@ -25,7 +25,8 @@ KINDS = {
     "fork": "placement of a new task",
     "balance": "balance pass",
     "push": "push of a running task",
-    "preemption": "preemption",
+    "preemption": "preemption by a wakee",
+    "tick": "end of the slice at a tick",
     "pick": "pick of the next task",
 }
 """What the kinds of decisions are called."""
@@ -36,9 +37,9 @@ def first_difference(a: Side, b: Side, seed: int | None = None) -> Difference:
 
     Decisions are compared in the order in which they are made: where a waking or new task goes; each
     balance pass with the classes of its groups, its choice, its imbalance and the tasks that it moves;
-    pushes, preemptions and picks. Two decisions part if one side is asked something else, or at another
-    time or on another CPU, or answers otherwise. What they read, such as loads, may differ before: the
-    table shows it.
+    pushes, preemptions by wakees and ticks, and picks. Two decisions part if one side is asked something
+    else, or at another time or on another CPU, or answers otherwise. What they read, such as loads, may
+    differ before: the table shows it.
 
     Args:
         a: runs, a scenario, or a machine, a kernel and a workload.

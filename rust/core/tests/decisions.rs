@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use common::{KERNELS, big_little, dual_quad, everything, run, scenario, small, two_nodes_smt};
 use schedlab_core::record::decisions::{Decision, Kinds, Pass, Wanted, What};
 use schedlab_core::run::{Parting, Progress, decisions, first_difference};
-use schedlab_core::scenario::{KernelSpec, Scenario};
+use schedlab_core::scenario::{KernelSpec, Scenario, WorkloadSpec};
 use schedlab_core::sim::{self, Log};
 use schedlab_core::topology::MachineSpec;
 
@@ -95,8 +95,10 @@ fn every_patch_of_the_queue_by_run_time_changes_a_run_that_it_should_change() {
 
 #[test]
 fn the_log_is_complete_and_changes_nothing() {
+    let work =
+        schedlab_core::workload::Hackbench { groups: 4, loops: 60, senders: 20, receivers: 20, ..small() };
     for kernel in KERNELS {
-        let scenario = scenario(two_nodes_smt(), kernel, small());
+        let scenario = scenario(two_nodes_smt(), kernel, work.clone());
         let plain = &run(&scenario, &[3])[0];
         let wanted = Wanted { skip: 0, limit: usize::MAX, kinds: Kinds::All };
         let log = Log { decisions: Some(wanted), ..Log::default() };
@@ -122,12 +124,29 @@ fn the_log_is_complete_and_changes_nothing() {
         );
         let preempts = |what: &What| usize::from(matches!(what, What::Preemption(p) if p.answer.preempt));
         assert_eq!(count(preempts), metrics.preemptions_wakeup, "{kernel}");
+        assert!(metrics.preemptions_wakeup > 0, "{kernel}");
         assert!(made.windows(2).all(|pair| pair[0].time_ns <= pair[1].time_ns), "{kernel}");
         let finished = made.iter().all(|decision| match &decision.what {
             What::Balance(pass) => !pass.answer.outcome.is_empty(),
             _ => true,
         });
         assert!(finished, "{kernel}: a pass without an end");
+    }
+}
+
+/// Five hogs on two CPUs.
+#[test]
+fn the_log_has_every_slice_that_ends_at_a_tick() {
+    let hogs = r#"{"kind": "tasks", "duration_ms": 300, "tasks": [{"kind": "hog", "n": 5, "start_us": 0, "jitter_us": 0, "nice": 0, "mask": null, "release": null}]}"#;
+    for kernel in KERNELS {
+        let workload: WorkloadSpec = serde_json::from_str(hogs).unwrap();
+        let scenario = Scenario { workload, ..scenario(MachineSpec::uniform("two", 2), kernel, small()) };
+        let ended = run(&scenario, &[1])[0].metrics.preemptions_tick;
+        let all = Wanted { skip: 0, limit: usize::MAX, kinds: Kinds::All };
+        let made = decisions(&scenario, 1, all, &Progress::default()).unwrap();
+        let ends = |what: &What| matches!(what, What::Tick(tick) if tick.answer.preempt);
+        assert_eq!(made.iter().filter(|decision| ends(&decision.what)).count() as i64, ended, "{kernel}");
+        assert!(ended > 0, "{kernel}");
     }
 }
 

@@ -70,6 +70,8 @@ pub enum What {
     Push(Push),
     /// Whether the running task gives way.
     Preemption(Preemption),
+    /// Whether the running task, which is not alone, has had its slice at a tick.
+    Tick(Tick),
     /// Which task runs next.
     Pick(Pick),
 }
@@ -253,6 +255,24 @@ pub struct PreemptionAnswer {
     pub preempt: bool,
 }
 
+/// Whether a running task gives way at a tick.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Tick {
+    /// The question.
+    pub asked: TickAsked,
+    /// The answer.
+    pub answer: PreemptionAnswer,
+}
+
+/// The question of a tick.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct TickAsked {
+    /// The running task.
+    pub curr: u32,
+    /// Runnable tasks.
+    pub nr_running: u32,
+}
+
 /// Which task runs next.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Pick {
@@ -290,6 +310,7 @@ impl Decision {
             (What::Preemption(a), What::Preemption(b)) => {
                 (a.asked.curr, a.asked.task) == (b.asked.curr, b.asked.task) && a.answer == b.answer
             }
+            (What::Tick(a), What::Tick(b)) => a == b,
             (What::Pick(a), What::Pick(b)) => a == b,
             _ => false,
         };

@@ -484,6 +484,8 @@ impl Sim<'_> {
             let env = queue_env!(self);
             (self.kernel.queue.check_preempt_tick.f)(&env, &self.rqs[cpu].cfs)
         };
+        let slice_over = verdict != TickVerdict::RunOn || (self.rqs[cpu].need_resched && !need_resched);
+        self.log_tick(cpu, curr, slice_over);
         if verdict == TickVerdict::RunOn {
             return;
         }

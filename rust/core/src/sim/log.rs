@@ -8,7 +8,7 @@ use crate::kernels::sis::PlacementRule;
 use crate::record::decisions::{
     CpuState, Decisions, GroupSums, IdlestChoice, Pass, PassAnswer, PassAsked, Pick, PickAsked, Placed,
     PlacedAnswer, PlacedAsked, Preemption, PreemptionAnswer, PreemptionAsked, Push, PushAsked, TaskAnswer,
-    What,
+    Tick, TickAsked, What,
 };
 
 impl Sim<'_> {
@@ -79,6 +79,15 @@ impl Sim<'_> {
             let ahead_ns = vruntime(curr).wrapping_sub(vruntime(task)).cast_signed();
             let asked = PreemptionAsked { curr, task, ahead_ns };
             self.log(cpu, What::Preemption(Preemption { asked, answer: PreemptionAnswer { preempt } }));
+        }
+    }
+
+    /// It was decided at a tick whether the running task, which is not alone, has had its slice.
+    #[inline]
+    pub(super) fn log_tick(&mut self, cpu: usize, curr: TaskId, preempt: bool) {
+        if self.record.decisions.is_some() {
+            let asked = TickAsked { curr, nr_running: self.rqs[cpu].cfs.nr_running };
+            self.log(cpu, What::Tick(Tick { asked, answer: PreemptionAnswer { preempt } }));
         }
     }
 

@@ -11,10 +11,28 @@ import schedlab as sl
 
 def test_the_generations_of_today_are_listed_with_the_source_they_model() -> None:
     frame = sl.kernels()
-    assert list(frame.columns) == ["name", "kind", "base", "source", "summary"]
+    assert list(frame.columns) == ["name", "kind", "base", "source", "summary", "changes"]
     generations = frame[frame.kind == "generation"].set_index("name")
     assert {"v5.5", "v5.6", "v5.7"} <= set(generations.index)
     assert all(generations.source)
+
+
+def test_the_list_says_in_a_line_a_slot_what_each_kernel_and_patch_changes() -> None:
+    frame = sl.kernels().set_index("name")
+    assert frame.changes["v5.4"] == frame.base["v5.4"] == ""
+    assert frame.base["v5.6"] == "v5.5"
+    slots = sl.Kernel("v5.5").diff(sl.Kernel("v5.6")).rows
+    assert frame.changes["v5.6"].split("\n") == [f"{row[1]}: {row[4]}" for row in _in_order(slots)]
+    for name in frame.index[frame.base != ""]:
+        for line in frame.changes[name].split("\n"):
+            slot, _, sentence = line.partition(": ")
+            assert slot in sl.Kernel("v5.7").functions() and sentence.endswith("."), (name, line)
+
+
+def _in_order(rows: list[tuple[str, str, str, str, str]]) -> list[tuple[str, str, str, str, str]]:
+    """The rows in the order of the kernel's table."""
+    order = list(sl.Kernel("v5.7").functions())
+    return sorted(rows, key=lambda row: order.index(row[1]))
 
 
 def test_v5_7_differs_from_v5_6_in_how_it_classifies_groups() -> None:
@@ -23,6 +41,8 @@ def test_v5_7_differs_from_v5_6_in_how_it_classifies_groups() -> None:
     assert slots & {"group_has_capacity", "group_is_overloaded"}
     assert "calculate_imbalance" not in slots or len(slots) > 1
     assert "v5.6" in repr(diff)
+    assert all(row[4] for row in diff.rows)
+    assert "Overloaded also by runnable_avg." in repr(diff) and "Overloaded also" in diff._repr_html_()
     assert diff._repr_html_().count("<tr>") == len(diff) + 1
     assert len(diff.to_pandas()) == len(diff)
 
@@ -36,7 +56,11 @@ def test_a_kernel_does_not_differ_from_itself() -> None:
 def test_diff_shows_tunables_and_features() -> None:
     base = sl.Kernel("v5.6")
     diff = base.diff(base.with_tunables(hz=1000).with_features(START_DEBIT=False))
-    assert diff.rows == [("tunable", "hz", "default", "1000"), ("feature", "START_DEBIT", "default", "False")]
+    assert [row[:4] for row in diff.rows] == [
+        ("tunable", "hz", "default", "1000"),
+        ("feature", "START_DEBIT", "default", "False"),
+    ]
+    assert diff.rows[0][4] == "" and diff.rows[1][4]
 
 
 def test_a_slot_of_another_generation_is_the_only_difference() -> None:
@@ -45,10 +69,54 @@ def test_a_slot_of_another_generation_is_the_only_difference() -> None:
     assert [(kind, name) for kind, name, *_ in base.diff(older).rows] == [("slot", "group_is_overloaded")]
 
 
+@pytest.mark.parametrize(
+    ("base", "patches"),
+    [
+        ("v5.4", ["lb-rework-v4"]),
+        ("v5.4", ["lb-rework-v4-load"]),
+        ("v5.4", ["lb-rework-v4-no-small-imbalance"]),
+        ("v5.4", ["lb-rework-v4-nr-running"]),
+        ("v5.4", ["lb-rework-v4-misfit"]),
+        ("v5.4", ["lb-rework-v4-balance", "lb-rework-v4-idlest"]),
+        ("v5.6", ["runnable-avg"]),
+        ("v5.6", ["runnable-avg-numa-load"]),
+        ("v5.6", ["runnable-avg-signal", "runnable-avg-classify"]),
+        ("v5.6", ["runnable-avg-v3"]),
+        ("v5.6", ["runnable-avg", "runnable-avg-v3-init"]),
+        ("v5.7", ["runnable-avg-v3-init"]),
+        ("v5.6", ["runnable-avg", "numa-lb-reconcile"]),
+    ],
+)
+def test_patches_apply_where_their_base_is(base: str, patches: list[str]) -> None:
+    kernel = sl.Kernel(base)
+    diff = kernel.diff(kernel.with_patches(*patches))
+    assert len(diff) > 0
+    assert all(kind == "slot" and sentence for kind, *_, sentence in diff.rows)
+
+
+@pytest.mark.parametrize(
+    ("base", "patch", "needs"),
+    [
+        ("v5.6", "runnable-avg-classify", "as after runnable-avg"),
+        ("v5.4", "lb-rework-v4-idlest", "as after lb-rework-v4"),
+        ("v5.6", "lb-rework-v4", "in v5.6 already"),
+        ("v5.6", "lb-rework-v4-misfit", "to be v5_4::detach_tasks"),
+        ("v5.6", "runnable-avg-v3-init", "new_task_runnable"),
+        ("v6.12", "runnable-avg-v3", "already"),
+    ],
+)
+def test_a_patch_without_its_base_is_refused_and_says_what_it_needs(
+    base: str, patch: str, needs: str
+) -> None:
+    with pytest.raises(ValueError, match=f'patch = "{patch}"') as error:
+        sl.Kernel(base).with_patches(patch)
+    assert needs in str(error.value), str(error.value)
+
+
 def test_domains_follow_the_rules_of_another_kernel_where_asked() -> None:
     base = sl.Kernel("v5.7")
     later = base.with_domains("v5.10")
-    assert base.diff(later).rows == [("domains", "rules", "default", "v5.10")]
+    assert base.diff(later).rows == [("domains", "rules", "default", "v5.10", "")]
     assert "domains of v5.10" in later.label
     machine = sl.Machine(4)
     assert [machine.domains(kernel)[0][0].busy_factor for kernel in (base, later)] == [32, 16]

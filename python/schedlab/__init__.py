@@ -7,6 +7,7 @@ and `reproduce`. The parts `topology`, `pelt` and `balance` work alone.
 from schedlab import balance, pelt, topology
 from schedlab._core import VERSION as __version__
 from schedlab.compare import Comparison, compare
+from schedlab.difference import Difference, first_difference
 from schedlab.kernel import Kernel, KernelDiff, kernels
 from schedlab.machine import Machine, machines
 from schedlab.reproduce import Reproduction, reproduce
@@ -20,6 +21,7 @@ __all__ = [
     "Barrier",
     "Comparison",
     "CpuHog",
+    "Difference",
     "ForkStorm",
     "Hackbench",
     "Kernel",
@@ -34,6 +36,7 @@ __all__ = [
     "__version__",
     "balance",
     "compare",
+    "first_difference",
     "kernels",
     "machines",
     "pelt",

@@ -186,7 +186,7 @@ def _machines(options: argparse.Namespace) -> int:
 
 
 def _kernels(options: argparse.Namespace) -> int:
-    _print_frame(kernels(), left=5)
+    _print_frame(kernels().drop(columns="changes"), left=5)
     return 0
 
 

@@ -95,8 +95,12 @@ class Kernel:
         """Which function fills each slot: slot name to `module::function`."""
         return _core.kernel_slots(self.to_json())
 
+    def notes(self) -> dict[str, str]:
+        """What each slot's function decides, as against the kernel that its own builds on."""
+        return _core.kernel_notes(self.to_json())
+
     def diff(self, other: Kernel) -> KernelDiff:
-        """Every decision, tunable and feature in which the other kernel differs from this one."""
+        """Every decision, tunable and feature in which the other kernel differs, with a sentence on each."""
         if not isinstance(other, Kernel):
             raise bad_argument("other", other, "must be a schedlab.Kernel")
         return KernelDiff(self, other)
@@ -165,33 +169,34 @@ class KernelDiff:
     Attributes:
         a: the first kernel.
         b: the second kernel.
-        rows: (kind, name, value in a, value in b), kind is `slot`, `tunable`, `feature` or
-            `domains`.
+        rows: (kind, name, value in a, value in b, what b does), kind is `slot`, `tunable`, `feature` or
+            `domains`; the sentence on a slot is that of b's function, on a feature what it is, else empty.
     """
 
     def __init__(self, a: Kernel, b: Kernel) -> None:
         """Compares the two slot by slot."""
         self.a, self.b = a, b
-        self.rows: list[tuple[str, str, str, str]] = []
-        for kind, of_a, of_b in (
-            ("slot", a.functions(), b.functions()),
-            ("tunable", a.tunables, b.tunables),
-            ("feature", a.features, b.features),
-            ("domains", _domains(a), _domains(b)),
+        self.rows: list[tuple[str, str, str, str, str]] = []
+        features = {name: text for name, _, text in _core.feature_table()}
+        for kind, of_a, of_b, notes in (
+            ("slot", a.functions(), b.functions(), b.notes()),
+            ("tunable", a.tunables, b.tunables, {}),
+            ("feature", a.features, b.features, features),
+            ("domains", _domains(a), _domains(b), {}),
         ):
             for name in sorted({*of_a, *of_b}):
                 left, right = str(of_a.get(name, "default")), str(of_b.get(name, "default"))
                 if left != right:
-                    self.rows.append((kind, name, left, right))
+                    self.rows.append((kind, name, left, right, notes.get(name, "")))
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a difference; columns kind, name, and the labels of the kernels."""
+        """One row a difference; columns kind, name, the labels of the kernels, and `what changes`."""
         return pd.DataFrame(self.rows, columns=pd.Index(self._header))
 
     @property
     def _header(self) -> list[str]:
         a, b = self.a.label, self.b.label
-        return ["kind", "name", *((a, b) if a != b else (f"{a} (a)", f"{b} (b)"))]
+        return ["kind", "name", *((a, b) if a != b else (f"{a} (a)", f"{b} (b)")), "what changes"]
 
     def __len__(self) -> int:
         """Number of differences."""
@@ -201,12 +206,12 @@ class KernelDiff:
         """The table as text."""
         if not self.rows:
             return f"{self.a.label} and {self.b.label} decide alike"
-        return text_table(self._header, self.rows, left=4)
+        return text_table(self._header, self.rows, left=5)
 
     def _repr_html_(self) -> str:
         if not self.rows:
             return f"<p>{self!r}</p>"
-        return html_table(self._header, self.rows, left=4)
+        return html_table(self._header, self.rows, left=5)
 
 
 def _domains(kernel: Kernel) -> dict[str, str]:
@@ -214,5 +219,10 @@ def _domains(kernel: Kernel) -> dict[str, str]:
 
 
 def kernels() -> pd.DataFrame:
-    """Kernels and patches: columns name, kind (`generation` or `patch`), base, source and summary."""
-    return pd.DataFrame(_core.kernels(), columns=pd.Index(["name", "kind", "base", "source", "summary"]))
+    """Kernels and patches: columns name, kind (`generation` or `patch`), base, source, summary and changes.
+
+    `base` is the kernel that a patch was made for, or the generation before. `changes` has a line for each
+    decision in which the kernel differs from it: the slot, and what it does now.
+    """
+    columns = pd.Index(["name", "kind", "base", "source", "summary", "changes"])
+    return pd.DataFrame(_core.kernels(), columns=columns)

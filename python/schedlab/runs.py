@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from schedlab import _core, provenance
+from schedlab import _core, decisions, provenance
 from schedlab._arguments import bad_argument, choice, integer
 from schedlab._files import written_beside
 from schedlab._render import html_table, text_table
@@ -146,6 +146,35 @@ class Runs:
             ValueError: the seed is not among these runs.
         """
         return _schedstat_text(self, self._position(seed))
+
+    def balance_log(self, seed: int) -> pd.DataFrame:
+        """Every balance pass of one run, in order; the run is made again for it.
+
+        Columns: `time_s` since the run's start; `cpu` that balanced; domain `level`; `idle`, why the pass
+        ran (`idle`, `busy`, `newidle`); `nr_balance_failed` before it; `group_types`, the classes of the
+        domain's groups, the local one first, and `groups`, what was summed of each (empty where the CPU was
+        not the one to balance); `busiest`, position of the group chosen, `src_cpu`, `migration_type` and
+        `imbalance`, missing where none was; `nr_moved` and `moved`, the tasks; `refused_throttled`,
+        `refused_affinity`, `refused_running`, `refused_hot`, `refused_size` and `refused_ineligible`, how
+        many stayed and why; `active_balance`, a push was asked for; `outcome`: `not_designated`,
+        `balanced`, `no_source`, `pulled`, `failed`, `all_pinned` or `one_pinned`.
+
+        Raises:
+            ValueError: the seed is not among these runs.
+        """
+        return decisions.balance_log(self.scenario, self.seeds[self._position(seed)])
+
+    def wakeup_log(self, seed: int) -> pd.DataFrame:
+        """Every placement of a waking or new task of one run, in order; the run is made again for it.
+
+        Columns: `time_s` since the run's start; `kind`, `wakeup` or `fork`; the `task`; its `waker` or
+        parent, missing for timers; `waker_cpu`; `prev_cpu`, where the task ran last; `sync`, the waker said
+        that it was about to sleep; `cpu`, where the task went, and the `rule` that found it.
+
+        Raises:
+            ValueError: the seed is not among these runs.
+        """
+        return decisions.wakeup_log(self.scenario, self.seeds[self._position(seed)])
 
     def _position(self, seed: int) -> int:
         number = integer("seed", seed, minimum=0)

@@ -3,9 +3,11 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rayon::prelude::*;
+use serde::Serialize;
 
 use crate::error::{Result, SimError};
 use crate::measure::{Derived, TraceSubject, derive};
+use crate::record::decisions::{Decision, Kinds, Wanted};
 use crate::record::{Record, Trace};
 use crate::scenario::Scenario;
 use crate::sim::{self, Log};
@@ -34,8 +36,64 @@ pub fn run_seeds(
 /// Runs a scenario under one seed and returns what ran where.
 pub fn trace_seed(scenario: &Scenario, seed: u64) -> Result<Trace> {
     let setup = scenario.setup()?;
-    let record = sim::run(&setup, seed, Log { trace: true }, &AtomicBool::new(false))?;
+    let record = sim::run(&setup, seed, Log { trace: true, ..Log::default() }, &AtomicBool::new(false))?;
     Ok(record.trace.unwrap_or_default())
+}
+
+/// Runs a scenario under one seed and returns its decisions of some kinds; the run ends after the event in which so
+/// many are made.
+pub fn decisions(
+    scenario: &Scenario,
+    seed: u64,
+    wanted: Wanted,
+    progress: &Progress,
+) -> Result<Vec<Decision>> {
+    let log = Log { decisions: Some(wanted), ..Log::default() };
+    let record = sim::run(&scenario.setup()?, seed, log, &progress.stop)?;
+    Ok(record.decisions.map_or_else(Vec::new, |decisions| decisions.made))
+}
+
+/// Where two runs of the same work part.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Parting {
+    /// Decisions that both runs make alike before.
+    pub alike: usize,
+    /// The first run's next decision; `None` = it has ended.
+    pub a: Option<Decision>,
+    /// The second run's.
+    pub b: Option<Decision>,
+}
+
+/// Decisions that the search for a parting looks at first; if it finds none it looks at [`SEARCH_GROWTH`] times as many.
+const SEARCH_START: usize = 4096;
+/// Growth of the search.
+const SEARCH_GROWTH: usize = 8;
+/// Most decisions that the search keeps of a run; beyond, the runs are made again for the next ones.
+const SEARCH_MOST: usize = 1 << 20;
+
+/// The first decision in which two scenarios of the same machine and work part under one seed. Errors beyond those of
+/// the scenarios: machine, costs or work differ.
+pub fn first_difference(a: &Scenario, b: &Scenario, seed: u64, progress: &Progress) -> Result<Parting> {
+    let same = a.machine == b.machine && a.costs == b.costs && a.workload == b.workload;
+    if !same {
+        let rule = "must be of the same machine and the same work as a";
+        return Err(SimError::invalid("b", format!("{:?}", b.kernel.name), rule));
+    }
+    let (mut skip, mut limit) = (0, SEARCH_START);
+    loop {
+        let wanted = Wanted { skip, limit, kinds: Kinds::All };
+        let of_a = decisions(a, seed, wanted, progress)?;
+        let of_b = decisions(b, seed, wanted, progress)?;
+        let parts = of_a.iter().zip(&of_b).position(|(a, b)| a.parts_from(b));
+        let both = of_a.len().min(of_b.len());
+        let at = parts.unwrap_or(both);
+        if parts.is_some() || both < limit {
+            return Ok(Parting { alike: skip + at, a: of_a.get(at).cloned(), b: of_b.get(at).cloned() });
+        }
+        // What both have made alike need not be kept.
+        skip += both;
+        limit = (limit * SEARCH_GROWTH).min(SEARCH_MOST);
+    }
 }
 
 /// Like [`run_seeds`], for the measures of what ran where; the last `nr_background` entries of the workload run, but are not
@@ -49,7 +107,7 @@ pub fn derive_seeds(
 ) -> Result<Vec<Derived>> {
     let subject = TraceSubject::of_scenario(scenario, nr_background)?;
     let derived = |record: Record| derive(&record.trace.unwrap_or_default(), &subject);
-    for_seeds(scenario, seeds, threads, progress, Log { trace: true }, derived)
+    for_seeds(scenario, seeds, threads, progress, Log { trace: true, ..Log::default() }, derived)
 }
 
 /// Runs each seed and keeps what `outcome` makes of its record.

@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 
 mod balance;
+mod decisions;
 mod error;
 mod kernel;
 mod pelt;
@@ -24,7 +25,10 @@ mod _core {
     };
 
     #[pymodule_export]
-    use crate::kernel::{feature_table, kernel_slots, kernels};
+    use crate::decisions::{decision_log, parting};
+
+    #[pymodule_export]
+    use crate::kernel::{feature_table, kernel_notes, kernel_slots, kernels};
 
     #[pymodule_export]
     use crate::pelt::{

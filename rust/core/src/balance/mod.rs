@@ -17,8 +17,8 @@ use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 use crate::kernels::Kernel;
 use crate::kernels::env::{
-    CpuIdleType, FbqType, IdlestEnv, LbEnv, LbView, MigrationType, PlacedTask, RqStats, SgLbStats, SrcQueue,
-    SystemState, TaskNuma, TaskRef, TaskScan, TaskView, WakeAffineEnv, WakeCpu, WakeTarget,
+    CpuIdleType, FbqType, GroupType, IdlestEnv, LbEnv, LbView, MigrationType, PlacedTask, RqStats, SgLbStats,
+    SrcQueue, SystemState, TaskNuma, TaskRef, TaskScan, TaskView, WakeAffineEnv, WakeCpu, WakeTarget,
 };
 use crate::topology::{SchedDomain, SchedGroup, SdFlags};
 
@@ -871,6 +871,10 @@ impl DetachCase {
         env.src_cpu = src.cpu;
         env.imbalance = self.imbalance;
         env.migration_type = self.migration_type;
+        if self.migration_type == MigrationType::Misfit {
+            // How v5.4, which has no unit of imbalance, knows of it.
+            env.src_grp_type = GroupType::MisfitTask;
+        }
         env.scan = TaskScan {
             loop_max: self.loop_max,
             active_lb: self.active_lb,

@@ -45,6 +45,9 @@ pub struct NumaCase {
     /// `cpu_load()`; up to v5.6 the load of queued tasks.
     #[serde(default)]
     pub load: Vec<u64>,
+    /// Load with sleepers; absent: as `load`. Only the patch `runnable-avg-numa-load` reads it.
+    #[serde(default)]
+    pub load_avg: Vec<u64>,
     /// `cpu_util()`.
     #[serde(default)]
     pub util: Vec<u64>,
@@ -221,8 +224,10 @@ impl NumaCase {
         };
         let nr_running = tasks("nr_running", &self.nr_running)?;
         let h_nr_running = if self.h_nr_running.is_empty() { &nr_running } else { &self.h_nr_running };
+        let load_avg = if self.load_avg.is_empty() { &self.load } else { &self.load_avg };
         let mut rqs = RqStats {
             load: amounts("load", &self.load, 0, 0, MAX_LOAD)?,
+            load_avg: amounts("load_avg", load_avg, 0, 0, MAX_LOAD)?,
             util: amounts("util", &self.util, 0, 0, MAX_CAPACITY)?,
             runnable: amounts("runnable", &self.runnable, 0, 0, MAX_LOAD)?,
             capacity: amounts("capacity", &self.capacity, 1024, 1, MAX_CAPACITY)?,

@@ -10,14 +10,29 @@ use crate::slot;
 
 /// The table of this queue.
 pub const QUEUE: Queue = Queue {
-    queue_form: slot!(queue_form),
-    place_entity: slot!(place_entity),
-    pick_next_entity: slot!(pick_next_entity),
-    update_deadline: slot!(update_deadline),
-    check_preempt_tick: slot!(check_preempt_tick),
-    check_preempt_wakeup: slot!(check_preempt_wakeup),
-    wakeup_preempt_entity: slot!(wakeup_preempt_entity),
-    delay_dequeue: slot!(delay_dequeue),
+    queue_form: slot!(queue_form, "The queue is ordered by virtual run time."),
+    place_entity: slot!(
+        place_entity,
+        "A sleeper gets half a latency of credit, a new task a slice of debit."
+    ),
+    pick_next_entity: slot!(
+        pick_next_entity,
+        "The least virtual run time runs, unless a buddy is near enough."
+    ),
+    update_deadline: slot!(update_deadline, "Entities have no deadline."),
+    check_preempt_tick: slot!(
+        check_preempt_tick,
+        "The running task gives way after its share of the latency."
+    ),
+    check_preempt_wakeup: slot!(
+        check_preempt_wakeup,
+        "A wakee that is behind by the wake-up granularity takes the CPU."
+    ),
+    wakeup_preempt_entity: slot!(
+        wakeup_preempt_entity,
+        "Compares virtual run times, with the wake-up granularity as margin."
+    ),
+    delay_dequeue: slot!(delay_dequeue, "A sleeper leaves the queue at once."),
 };
 
 fn queue_form() -> QueueForm {

@@ -17,14 +17,20 @@ use crate::slot;
 
 /// The table of this queue.
 pub const QUEUE: Queue = Queue {
-    queue_form: slot!(queue_form),
-    place_entity: slot!(place_entity),
-    pick_next_entity: slot!(pick_next_entity),
-    update_deadline: slot!(update_deadline),
-    check_preempt_tick: slot!(check_preempt_tick),
-    check_preempt_wakeup: slot!(check_preempt_wakeup),
-    wakeup_preempt_entity: slot!(wakeup_preempt_entity),
-    delay_dequeue: slot!(delay_dequeue),
+    queue_form: slot!(queue_form, "The queue is ordered by deadline, among entities that are owed time."),
+    place_entity: slot!(place_entity, "An entity comes back with the lag that it left with."),
+    pick_next_entity: slot!(pick_next_entity, "The earliest deadline among the eligible runs."),
+    update_deadline: slot!(
+        update_deadline,
+        "A request that was served gets the next deadline, and the CPU goes to whoever is due."
+    ),
+    check_preempt_tick: slot!(
+        check_preempt_tick,
+        "Nothing at the tick: charging the entity has said whether its slice is over."
+    ),
+    check_preempt_wakeup: slot!(check_preempt_wakeup, "A wakee takes the CPU if it would be picked now."),
+    wakeup_preempt_entity: slot!(wakeup_preempt_entity, "No margin of virtual run time is kept."),
+    delay_dequeue: slot!(delay_dequeue, "A sleeper that owes time stays queued until it has paid."),
 };
 
 fn queue_form() -> QueueForm {

@@ -22,6 +22,8 @@ mod sis_tests;
 pub mod sis_util;
 pub mod spec;
 pub mod v5_4;
+#[cfg(test)]
+mod v5_4_tests;
 pub mod v5_5;
 pub mod v5_6;
 pub mod v5_7;
@@ -136,12 +138,23 @@ pub struct Origin {
     function: &'static str,
     /// Line of the table that names the function.
     pub line: u32,
+    note: &'static str,
 }
 
 impl Origin {
     /// What [`slot!`](crate::slot) records.
-    pub const fn new(module_path: &'static str, function: &'static str, line: u32) -> Self {
-        Self { module_path, function, line }
+    pub const fn new(
+        module_path: &'static str,
+        function: &'static str,
+        line: u32,
+        note: &'static str,
+    ) -> Self {
+        Self { module_path, function, line, note }
+    }
+
+    /// One sentence on what the function decides, as against the table that its own builds on.
+    pub fn note(&self) -> &'static str {
+        self.note
     }
 
     /// The module of the table, below `kernels`.
@@ -161,13 +174,16 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A [`Slot`] filled with a function of the module that invokes this.
+/// A [`Slot`] filled with a function of the module that invokes this, and one sentence on what changes by it.
 #[macro_export]
 macro_rules! slot {
     ($function:ident) => {
+        $crate::slot!($function, "")
+    };
+    ($function:ident, $note:literal) => {
         $crate::kernels::Slot {
             f: $function,
-            origin: $crate::kernels::Origin::new(module_path!(), stringify!($function), line!()),
+            origin: $crate::kernels::Origin::new(module_path!(), stringify!($function), line!(), $note),
         }
     };
 }
@@ -207,6 +223,8 @@ slot_table! {
         pelt_form: fn() -> PeltForm,
         /// The load of a CPU that balancing and wake-up compare, among its queue's averages.
         cpu_load: fn(&SchedAvg) -> u64,
+        /// `runnable_avg` of a new task before its first enqueue: (its averages so far, capacity of its CPU).
+        new_task_runnable: fn(&SchedAvg, u64) -> u64,
     }
 }
 
@@ -379,6 +397,17 @@ mod tests {
             "{error}"
         );
         assert!(v5_7::KERNEL.with_slot("pick_next_entity", &v5_5::KERNEL).is_ok());
+    }
+
+    #[test]
+    fn every_slot_says_in_a_sentence_what_it_decides() {
+        let patched = patches::REGISTRY.iter().map(|patch| patch.patched);
+        for kernel in REGISTRY.iter().copied().chain(patched) {
+            for (slot, origin) in kernel.slots() {
+                let note = origin.note();
+                assert!(note.ends_with('.') && note.len() > 15, "{} {slot} {origin}: {note:?}", kernel.name);
+            }
+        }
     }
 
     #[test]

@@ -31,6 +31,24 @@ pub enum PlacementRule {
     Idlest,
 }
 
+impl PlacementRule {
+    /// The name that logs use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TargetIdle => "target_idle",
+            Self::PrevIdle => "prev_idle",
+            Self::KthreadStack => "kthread_stack",
+            Self::RecentUsed => "recent_used",
+            Self::AsymCapacity => "asym_capacity",
+            Self::IdleCore => "idle_core",
+            Self::IdleCpu => "idle_cpu",
+            Self::IdleSibling => "idle_sibling",
+            Self::Target => "target",
+            Self::Idlest => "idlest",
+        }
+    }
+}
+
 /// What `select_idle_sibling()` reads, and the two hints that it leaves behind.
 pub struct IdleSearch<'a> {
     /// The table of slots.

@@ -23,35 +23,87 @@ pub const KERNEL: Kernel = Kernel {
     name: "v5.4",
     source: "kernel/sched/fair.c of Linux 5.4",
     summary: "The load balancer before the rework: groups are compared by average load, imbalances are load.",
-    signals: Signals { pelt_form: slot!(pelt_form), cpu_load: slot!(cpu_load) },
+    signals: Signals {
+        pelt_form: slot!(
+            pelt_form,
+            "PELT keeps load, the load of queued tasks (runnable_load_avg) and utilization."
+        ),
+        cpu_load: slot!(cpu_load, "A CPU's load is that of its queued tasks; sleepers do not count."),
+        new_task_runnable: slot!(new_task_runnable, "A new task's runnable load is that of its weight."),
+    },
     queue: cfs::QUEUE,
     balance: Balance {
-        balance_rules: slot!(balance_rules),
-        newidle_weight: slot!(newidle_weight),
-        should_we_balance: slot!(should_we_balance),
-        update_sg_lb_stats: slot!(update_sg_lb_stats),
-        group_has_capacity: slot!(group_has_capacity),
-        group_is_overloaded: slot!(group_is_overloaded),
-        group_classify: slot!(group_classify),
-        update_sd_pick_busiest: slot!(update_sd_pick_busiest),
-        find_busiest_group: slot!(find_busiest_group),
-        calculate_imbalance: slot!(calculate_imbalance),
-        adjust_numa_imbalance: slot!(adjust_numa_imbalance),
-        find_busiest_queue: slot!(find_busiest_queue),
-        voluntary_active_balance: slot!(voluntary_active_balance),
-        need_active_balance: slot!(need_active_balance),
-        can_migrate_task: slot!(can_migrate_task),
-        detach_tasks: slot!(detach_tasks),
+        balance_rules: slot!(balance_rules, "Intervals, failures and ageing as before 5.6."),
+        newidle_weight: slot!(newidle_weight, "Newidle balance leaves no level out by chance."),
+        should_we_balance: slot!(should_we_balance, "A group's first idle CPU balances, else its first."),
+        update_sg_lb_stats: slot!(update_sg_lb_stats, "Counts fair tasks; average load of every group."),
+        group_has_capacity: slot!(
+            group_has_capacity,
+            "Room: fewer fair tasks than CPUs, or utilization to spare."
+        ),
+        group_is_overloaded: slot!(
+            group_is_overloaded,
+            "More fair tasks than CPUs, and no utilization to spare."
+        ),
+        group_classify: slot!(
+            group_classify,
+            "Four types only; whatever is not overloaded, imbalanced or misfit is `other`."
+        ),
+        update_sd_pick_busiest: slot!(
+            update_sd_pick_busiest,
+            "Of two groups of the same type, the one with more average load is busier."
+        ),
+        find_busiest_group: slot!(
+            find_busiest_group,
+            "The domain is balanced where average loads are within imbalance_pct of each other."
+        ),
+        calculate_imbalance: slot!(
+            calculate_imbalance,
+            "Load up to the domain's average moves; a small rest is rounded to a task by guessing at throughput."
+        ),
+        adjust_numa_imbalance: slot!(
+            adjust_numa_imbalance,
+            "An imbalance between NUMA nodes is like any other."
+        ),
+        find_busiest_queue: slot!(
+            find_busiest_queue,
+            "The source is the CPU with the most load over capacity."
+        ),
+        voluntary_active_balance: slot!(voluntary_active_balance, "Pushes a running misfit task."),
+        need_active_balance: slot!(need_active_balance, "Pushes the running task after several failures."),
+        can_migrate_task: slot!(
+            can_migrate_task,
+            "Affinity, running, locality and cache heat keep a task; failures overrule heat."
+        ),
+        detach_tasks: slot!(detach_tasks, "Tasks move while half their load is within the imbalance."),
     },
     wakeup: Wakeup {
-        find_idlest_group: slot!(find_idlest_group),
-        update_sg_wakeup_stats: slot!(update_sg_wakeup_stats),
-        wake_cap: slot!(wake_cap),
-        wake_affine: slot!(wake_affine),
-        wake_affine_idle: slot!(wake_affine_idle),
-        wake_affine_weight: slot!(wake_affine_weight),
-        wake_wide: slot!(wake_wide),
-        select_idle_sibling: slot!(select_idle_sibling_v5_4),
+        find_idlest_group: slot!(
+            find_idlest_group,
+            "By load of queued tasks, or by the most spare capacity for a task that is not new."
+        ),
+        update_sg_wakeup_stats: slot!(
+            update_sg_wakeup_stats,
+            "Sums for find_idlest_group; groups have no type on wake-up."
+        ),
+        wake_cap: slot!(
+            wake_cap,
+            "The waker's CPU attracts nobody where the smaller of the two CPUs is too small for the task."
+        ),
+        wake_affine: slot!(
+            wake_affine,
+            "First idleness, then load decides between the waker's CPU and the previous one."
+        ),
+        wake_affine_idle: slot!(wake_affine_idle, "The waker's idle CPU attracts within a cache."),
+        wake_affine_weight: slot!(
+            wake_affine_weight,
+            "The less loaded CPU wins, the previous one with a margin."
+        ),
+        wake_wide: slot!(wake_wide, "Waker and wakee with many partners are spread."),
+        select_idle_sibling: slot!(
+            select_idle_sibling_v5_4,
+            "Idle target, previous or recent CPU, idle core, idle CPU, idle sibling, in this order."
+        ),
     },
     numa: numa::v5_6::NUMA,
 };
@@ -67,6 +119,11 @@ fn pelt_form() -> PeltForm {
 /// kernel/sched/fair.c, v5.4, cpu_runnable_load(): the load of the queued tasks; sleepers do not count.
 fn cpu_load(avg: &SchedAvg) -> u64 {
     // In the old form this slot of the averages holds runnable_load_avg.
+    avg.runnable_avg
+}
+
+/// kernel/sched/fair.c, v5.4, init_entity_runnable_average(): it has set the runnable load already.
+fn new_task_runnable(avg: &SchedAvg, _cpu_scale: u64) -> u64 {
     avg.runnable_avg
 }
 
@@ -213,6 +270,11 @@ fn update_sg_lb_stats(env: &mut LbEnv<'_>, index: usize) -> SgLbStats {
     let mut sgs = sum_runqueues(env, index);
     // Of the tasks only the fair ones are counted.
     sgs.sum_nr_running = sgs.sum_h_nr_running;
+    classify_sums(env, index, sgs)
+}
+
+/// The end of update_sg_lb_stats(), from the sums on.
+pub(super) fn classify_sums(env: &mut LbEnv<'_>, index: usize, mut sgs: SgLbStats) -> SgLbStats {
     if env.sd.flags.has(SdFlags::ASYM_CPUCAPACITY) {
         sgs.group_misfit_task_load = largest_misfit(env, index, |_| true);
         env.overload |= sgs.group_misfit_task_load != 0;
@@ -815,79 +877,4 @@ pub(super) fn avg_load(sgs: &SgLbStats) -> u64 {
 /// Load of the domain over its capacity.
 pub(super) fn domain_avg_load(sds: &SdLbStats) -> u64 {
     sds.total_load * SCHED_CAPACITY_SCALE / sds.total_capacity
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::v5_5;
-    use super::*;
-    use crate::balance::{BusiestCase, IdlestCase, parse};
-
-    /// Where a task of utilization 200 goes from CPU 0, by the load and utilization of three single CPUs.
-    fn idlest(sd: &str, load: [u64; 3], load_avg: [u64; 3], util: [u64; 3], new: bool) -> Option<usize> {
-        let case: IdlestCase = parse(&format!(
-            r#"{{"this_cpu": 0, "sd": {sd},
-                "groups": [{{"cpus": [0]}}, {{"cpus": [1]}}, {{"cpus": [2]}}],
-                "cpus": {{"nr_running": [1, 1, 1], "h_nr_running": [1, 1, 1], "load": {load:?},
-                          "load_avg": {load_avg:?}, "util": {util:?}}},
-                "task": {{"load": 100, "util": 200, "cpu": 0, "new": {new}}}}}"#
-        ))
-        .unwrap();
-        case.decide(&KERNEL).unwrap().idlest
-    }
-
-    const PLAIN: &str = r#"{"imbalance_pct": 125}"#;
-
-    #[test]
-    fn a_new_task_goes_where_the_queued_load_is_least() {
-        let full = [1024; 3];
-        assert_eq!(idlest(PLAIN, [3000, 2000, 1000], [3000; 3], full, true), Some(2));
-        // Within 256, a quarter of a task, the load with sleepers decides: an eighth more is too much.
-        assert_eq!(idlest(PLAIN, [1250, 2000, 1000], [3600, 3000, 3000], full, true), Some(2));
-        assert_eq!(idlest(PLAIN, [1250, 2000, 1000], [3000; 3], full, true), None);
-        assert_eq!(idlest(PLAIN, [700, 2000, 1000], [9000, 3000, 3000], full, true), None);
-    }
-
-    #[test]
-    fn near_ties_go_by_the_load_with_sleepers() {
-        let full = [1024; 3];
-        // Group 2 has a little more queued than group 1, but far fewer sleepers.
-        assert_eq!(idlest(PLAIN, [3000, 1000, 1100], [3000, 3000, 1100], full, true), Some(2));
-        assert_eq!(idlest(PLAIN, [3000, 1000, 1300], [3000, 3000, 1100], full, true), Some(1));
-    }
-
-    #[test]
-    fn a_known_task_stays_where_it_has_room_or_goes_where_most_is_free() {
-        let load = [3000, 2000, 1000];
-        assert_eq!(idlest(PLAIN, load, load, [800, 700, 700], false), None);
-        assert_eq!(idlest(PLAIN, load, load, [1024, 100, 500], false), Some(1));
-        // Nowhere half of what it needs: by load.
-        assert_eq!(idlest(PLAIN, load, load, [1200, 1000, 1000], false), Some(2));
-    }
-
-    #[test]
-    fn between_nodes_the_remote_one_has_to_be_idler_by_a_margin() {
-        let numa = r#"{"imbalance_pct": 125, "numa": true}"#;
-        let (load, load_avg, full) = ([1200, 2000, 1000], [3600, 3000, 3000], [1024; 3]);
-        assert_eq!(idlest(PLAIN, load, load_avg, full, true), Some(2));
-        assert_eq!(idlest(numa, load, load_avg, full, true), None);
-    }
-
-    /// The rework's reason: by load the groups are even or worse here, although CPUs idle here while a task
-    /// waits there.
-    #[test]
-    fn a_heavy_task_hides_waiting_ones_from_the_average_load() {
-        let case: BusiestCase = parse(
-            r#"{"idle": "idle", "dst_cpu": 1, "sd": {"imbalance_pct": 125},
-                "groups": [{"cpus": [0, 1, 2, 3]}, {"cpus": [4, 5, 6, 7]}],
-                "cpus": {"nr_running": [1, 0, 0, 0, 2, 1, 1, 0], "h_nr_running": [1, 0, 0, 0, 2, 1, 1, 0],
-                         "load": [9548, 0, 0, 0, 2048, 1024, 1024, 0],
-                         "util": [1024, 0, 0, 0, 1024, 1024, 1024, 0],
-                         "idle": [false, true, true, true, false, false, false, true]}}"#,
-        )
-        .unwrap();
-        assert_eq!(case.decide(&KERNEL).unwrap().busiest, None);
-        let reworked = case.decide(&v5_5::KERNEL).unwrap();
-        assert_eq!((reworked.busiest, reworked.src_cpu), (Some(1), Some(4)));
-    }
 }

@@ -19,24 +19,66 @@ pub const KERNEL: Kernel = Kernel {
     name: "v5.5",
     source: "kernel/sched/fair.c of Linux 5.5-rc5",
     summary: "Reworked load balancer: group types, and imbalances in load, utilization or tasks.",
-    signals: Signals { cpu_load: slot!(cpu_load), ..v5_4::KERNEL.signals },
+    signals: Signals {
+        cpu_load: slot!(cpu_load, "Sleepers count in a CPU's load until they have decayed."),
+        ..v5_4::KERNEL.signals
+    },
     balance: Balance {
-        update_sg_lb_stats: slot!(update_sg_lb_stats),
-        group_has_capacity: slot!(group_has_capacity),
-        group_is_overloaded: slot!(group_is_overloaded),
-        group_classify: slot!(group_classify),
-        update_sd_pick_busiest: slot!(update_sd_pick_busiest),
-        find_busiest_group: slot!(find_busiest_group),
-        calculate_imbalance: slot!(calculate_imbalance),
-        find_busiest_queue: slot!(find_busiest_queue),
-        voluntary_active_balance: slot!(voluntary_active_balance),
-        detach_tasks: slot!(detach_tasks),
+        update_sg_lb_stats: slot!(
+            update_sg_lb_stats,
+            "Counts tasks of every class; average load only of overloaded groups, misfits of other groups only."
+        ),
+        group_has_capacity: slot!(
+            group_has_capacity,
+            "Room: fewer tasks of any class than CPUs, or utilization below capacity."
+        ),
+        group_is_overloaded: slot!(
+            group_is_overloaded,
+            "Overloaded: more tasks of any class than CPUs, and utilization near capacity."
+        ),
+        group_classify: slot!(
+            group_classify,
+            "Six types, with `has_spare`, `fully_busy` and asym packing among them."
+        ),
+        update_sd_pick_busiest: slot!(
+            update_sd_pick_busiest,
+            "A rule for each type; of two groups with room, the one with fewer idle CPUs is busier."
+        ),
+        find_busiest_group: slot!(
+            find_busiest_group,
+            "The types of the two groups decide whether to balance; loads only where both are overloaded."
+        ),
+        calculate_imbalance: slot!(
+            calculate_imbalance,
+            "An imbalance has a unit: load, utilization, tasks or a misfit."
+        ),
+        find_busiest_queue: slot!(
+            find_busiest_queue,
+            "The source is the CPU with the most of what is to be moved."
+        ),
+        voluntary_active_balance: slot!(
+            voluntary_active_balance,
+            "A running misfit task is pushed by the unit of the imbalance."
+        ),
+        detach_tasks: slot!(
+            detach_tasks,
+            "Tasks move by the unit of the imbalance; failures lift the bound on load."
+        ),
         ..v5_4::KERNEL.balance
     },
     wakeup: Wakeup {
-        find_idlest_group: slot!(find_idlest_group),
-        update_sg_wakeup_stats: slot!(update_sg_wakeup_stats),
-        select_idle_sibling: slot!(select_idle_sibling),
+        find_idlest_group: slot!(
+            find_idlest_group,
+            "Classes groups as the balancer does; of groups with room the one with more idle CPUs."
+        ),
+        update_sg_wakeup_stats: slot!(
+            update_sg_wakeup_stats,
+            "Groups have a type on wake-up; their weight is left at 0, the load of busy ones too."
+        ),
+        select_idle_sibling: slot!(
+            select_idle_sibling,
+            "A per-CPU kernel thread leaves its wakee on its own CPU."
+        ),
         ..v5_4::KERNEL.wakeup
     },
     ..v5_4::KERNEL

@@ -18,12 +18,27 @@ pub const KERNEL: Kernel = Kernel {
     source: "kernel/sched/fair.c of Linux 5.6.4",
     summary: "v5.5 with repairs: ties between groups go by number of tasks, a small NUMA imbalance is tolerated.",
     balance: Balance {
-        balance_rules: slot!(balance_rules),
-        update_sd_pick_busiest: slot!(update_sd_pick_busiest),
-        adjust_numa_imbalance: slot!(adjust_numa_imbalance),
+        balance_rules: slot!(
+            balance_rules,
+            "A CPU with SCHED_IDLE tasks only balances as often as an idle one."
+        ),
+        update_sd_pick_busiest: slot!(
+            update_sd_pick_busiest,
+            "Of two groups with as many idle CPUs, the one with more tasks is busier."
+        ),
+        adjust_numa_imbalance: slot!(
+            adjust_numa_imbalance,
+            "A pair of tasks may stay together on a NUMA node."
+        ),
         ..v5_5::KERNEL.balance
     },
-    wakeup: Wakeup { update_sg_wakeup_stats: slot!(update_sg_wakeup_stats), ..v5_5::KERNEL.wakeup },
+    wakeup: Wakeup {
+        update_sg_wakeup_stats: slot!(
+            update_sg_wakeup_stats,
+            "The weight of the group, which v5.5 forgot: fewer tasks than CPUs is room."
+        ),
+        ..v5_5::KERNEL.wakeup
+    },
     ..v5_5::KERNEL
 };
 

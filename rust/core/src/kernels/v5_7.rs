@@ -23,15 +23,27 @@ pub const KERNEL: Kernel = Kernel {
     source: "kernel/sched/fair.c of Linux 5.7.14",
     summary: "v5.6 with runnable_avg in the classification of groups, and repairs of imbalance, source and pull.",
     balance: Balance {
-        calculate_imbalance: slot!(calculate_imbalance),
-        find_busiest_queue: slot!(find_busiest_queue),
-        detach_tasks: slot!(detach_tasks),
+        calculate_imbalance: slot!(
+            calculate_imbalance,
+            "A fully busy local group above the busiest one pulls nothing, where the difference wrapped."
+        ),
+        find_busiest_queue: slot!(
+            find_busiest_queue,
+            "Utilization is pulled only from CPUs with more than one task."
+        ),
+        detach_tasks: slot!(detach_tasks, "A task counts with a load of at least 1."),
         ..runnable_avg::KERNEL.balance
     },
     wakeup: Wakeup {
-        update_sg_wakeup_stats: slot!(update_sg_wakeup_stats),
-        wake_cap: slot!(wake_cap),
-        select_idle_sibling: slot!(select_idle_sibling_asym),
+        update_sg_wakeup_stats: slot!(
+            update_sg_wakeup_stats,
+            "The average load of busy groups, which was left at 0."
+        ),
+        wake_cap: slot!(wake_cap, "The waker's CPU attracts a task whatever its capacity."),
+        select_idle_sibling: slot!(
+            select_idle_sibling_asym,
+            "A machine of asymmetric capacity looks for an idle CPU that fits the task."
+        ),
         ..runnable_avg::KERNEL.wakeup
     },
     numa: numa_lb_reconcile::KERNEL.numa,

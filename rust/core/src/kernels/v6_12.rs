@@ -36,26 +36,74 @@ pub const KERNEL: Kernel = Kernel {
     summary: "The queue by eligibility and deadline (EEVDF). Balance between cores, a NUMA imbalance by size of the node, idle search by utilization of the LLC.",
     queue: eevdf::QUEUE,
     balance: Balance {
-        balance_rules: slot!(balance_rules),
-        should_we_balance: slot!(should_we_balance),
-        update_sg_lb_stats: slot!(update_sg_lb_stats),
-        group_classify: slot!(group_classify),
-        update_sd_pick_busiest: slot!(update_sd_pick_busiest),
-        find_busiest_group: slot!(find_busiest_group),
-        calculate_imbalance: slot!(calculate_imbalance),
-        adjust_numa_imbalance: slot!(adjust_numa_imbalance),
-        find_busiest_queue: slot!(find_busiest_queue),
-        voluntary_active_balance: slot!(need_active_balance),
-        need_active_balance: slot!(need_active_balance),
-        can_migrate_task: slot!(can_migrate_task),
-        detach_tasks: slot!(detach_tasks),
+        balance_rules: slot!(
+            balance_rules,
+            "The gate of newidle is the lowest level's cost; busy intervals are a tick shorter; misfits do not count as failures."
+        ),
+        should_we_balance: slot!(
+            should_we_balance,
+            "A CPU on an idle core balances for its group before an idle thread of a busy core."
+        ),
+        update_sg_lb_stats: slot!(
+            update_sg_lb_stats,
+            "Knows cores: asym packing looks at whole cores, an SMT group of several tasks may spread."
+        ),
+        group_classify: slot!(
+            group_classify,
+            "A type more, `smt_balance`: a core of busy threads against an idle CPU."
+        ),
+        update_sd_pick_busiest: slot!(
+            update_sd_pick_busiest,
+            "Capacities differ from 5 % on, against the destination; an SMT group with several tasks is busier."
+        ),
+        find_busiest_group: slot!(
+            find_busiest_group,
+            "Compares groups of unequal numbers of cores by tasks a core."
+        ),
+        calculate_imbalance: slot!(
+            calculate_imbalance,
+            "No pull by utilization within an LLC; tasks a core even out groups of unequal size."
+        ),
+        adjust_numa_imbalance: slot!(
+            adjust_numa_imbalance,
+            "A NUMA node may keep as many tasks as the domain says (imb_numa_nr), not two."
+        ),
+        find_busiest_queue: slot!(
+            find_busiest_queue,
+            "Utilization is boosted by runnable_avg; a lone task that outranks the destination stays."
+        ),
+        voluntary_active_balance: slot!(
+            need_active_balance,
+            "Repeated failure pushes the running task only where tasks are counted."
+        ),
+        need_active_balance: slot!(
+            need_active_balance,
+            "Repeated failure pushes the running task only where tasks are counted."
+        ),
+        can_migrate_task: slot!(
+            can_migrate_task,
+            "A per-CPU kernel thread stays; siblings of a core are never cache-hot; an active push takes what runs."
+        ),
+        detach_tasks: slot!(detach_tasks, "The size of a task shrinks with each failed pass."),
         ..v5_7::KERNEL.balance
     },
     wakeup: Wakeup {
-        find_idlest_group: slot!(find_idlest_group),
-        update_sg_wakeup_stats: slot!(update_sg_wakeup_stats),
-        wake_affine_idle: slot!(wake_affine_idle),
-        select_idle_sibling: slot!(select_idle_sibling),
+        find_idlest_group: slot!(
+            find_idlest_group,
+            "Ties of idle CPUs go by utilization; a NUMA imbalance is tolerated by the size of the node."
+        ),
+        update_sg_wakeup_stats: slot!(
+            update_sg_wakeup_stats,
+            "A misfit is one that fits no CPU of the group."
+        ),
+        wake_affine_idle: slot!(
+            wake_affine_idle,
+            "An idle previous CPU is kept where neither rule says otherwise."
+        ),
+        select_idle_sibling: slot!(
+            select_idle_sibling,
+            "The search is as wide as the utilization of the LLC says; CPUs of a cluster come first."
+        ),
         ..v5_7::KERNEL.wakeup
     },
     numa: numa::v6_12::NUMA,

@@ -1,7 +1,9 @@
 //! What a run remembers: counters and time integrals, as streaming sums.
 
+pub mod decisions;
 pub mod trace;
 
+pub use decisions::{Decision, Decisions};
 pub use trace::{TaskTraceState, Trace, TraceEvent};
 
 use crate::kernels::env::{CpuIdleType, SgLbStats};
@@ -219,6 +221,8 @@ impl DomainCounters {
 pub struct Record {
     /// What ran where, if asked for.
     pub trace: Option<Trace>,
+    /// Decisions, if asked for.
+    pub decisions: Option<Decisions>,
     /// Scalar metrics.
     pub metrics: Metrics,
     /// By level name, class and number of running tasks: how often a balance pass saw a group so.
@@ -276,6 +280,7 @@ impl Record {
             .collect();
         Self {
             trace: None,
+            decisions: None,
             metrics: Metrics::default(),
             classification: vec![[[0; NR_BUCKETS]; NR_GROUP_TYPES]; names.len()],
             cpus: vec![CpuCounters::default(); domains.nr_cpus],

@@ -243,6 +243,7 @@ impl Sim<'_> {
     ) -> u32 {
         let sd = &self.topo.per_cpu[cpu][level];
         self.record.lb_count(cpu, level, idle);
+        self.log_pass_begins(cpu, level, idle);
         let mut excluded: Option<CpuMask> = None;
         let mut ld_moved = 0;
         let mut all_pinned = false;
@@ -251,7 +252,7 @@ impl Sim<'_> {
         let outcome = loop {
             // One try: choose a group and a CPU in it, pull.
             self.refresh_nohz_stats(cpu, level, idle);
-            let (mut env, source) = {
+            let (mut env, group, source) = {
                 let mut env = lb_env!(self, sd, cpu, level, idle, excluded);
                 if !(env.kernel.balance.should_we_balance.f)(&env) {
                     *continue_balancing = false;
@@ -259,8 +260,9 @@ impl Sim<'_> {
                 }
                 let group = (env.kernel.balance.find_busiest_group.f)(&mut env);
                 let source = group.map(|group| (env.kernel.balance.find_busiest_queue.f)(&env, group));
-                (PassState::of(&env), source)
+                (PassState::of(&env), group, source)
             };
+            self.log_groups(cpu, level, &env, group, source.flatten());
             self.after_group_statistics(cpu, level, sd.is_root, &env);
             let source = match source {
                 None => {
@@ -315,6 +317,14 @@ impl Sim<'_> {
             + u64::from(ld_moved) * self.cost.balance_move_ns;
         // Whoever balances pays, also on behalf of a tickless CPU.
         self.rqs[self.this_cpu].overhead_ns += pass_cost;
+        self.log_pass_ends(match outcome {
+            _ if !*continue_balancing => "not_designated",
+            Outcome::Done if ld_moved > 0 => "pulled",
+            Outcome::Done => "failed",
+            Outcome::Balanced => "balanced",
+            Outcome::AllPinned => "all_pinned",
+            Outcome::OnePinned => "one_pinned",
+        });
         if outcome == Outcome::Done {
             return ld_moved;
         }
@@ -377,6 +387,7 @@ impl Sim<'_> {
                 // The scan took it off the list already; dequeue_task() expects it there.
                 self.list_push_head(pass.src_cpu, task);
             }
+            self.log_pull(&detached, pass.scan.refused);
             self.move_tasks(pass.src_cpu, pass.dst_cpu, &detached);
             self.record.pulled(cpu, level, idle, detached.len() as u64);
             moved += detached.len() as u32;
@@ -454,6 +465,7 @@ impl Sim<'_> {
                 self.rqs[source].active_balance = true;
                 self.rqs[source].push_cpu = cpu as u16;
                 kicked = true;
+                self.log_active_balance();
                 self.send_interrupt(source, Interrupt::ActiveBalance);
             }
             if self.balance_rules.active_balance_raises_failures {
@@ -514,6 +526,7 @@ impl Sim<'_> {
             self.detached = detached;
             found
         };
+        self.log_push(cpu, target, found);
         match found {
             Some(task) => {
                 self.detach_task(cpu, target, task);
@@ -734,11 +747,11 @@ enum Outcome {
 
 /// The part of [`LbEnv`] that outlives one decision: the environment itself borrows the simulation.
 #[derive(Clone, Copy)]
-struct PassState {
+pub(super) struct PassState {
     dst_cpu: usize,
     src_cpu: usize,
-    imbalance: i64,
-    migration_type: MigrationType,
+    pub(super) imbalance: i64,
+    pub(super) migration_type: MigrationType,
     fbq_type: crate::kernels::env::FbqType,
     src_grp_type: GroupType,
     nr_idle_scan: Option<u32>,

@@ -192,7 +192,9 @@ impl Sim<'_> {
         let form = self.pelt_form;
         let se = &mut self.tasks[task as usize].se;
         let cfs = &self.rqs[cpu].cfs.avg;
-        pelt::post_init_entity_util_avg(&mut se.avg, cfs, self.stats.capacity_orig[cpu], se.weight, form);
+        let cpu_scale = self.stats.capacity_orig[cpu];
+        pelt::post_init_entity_util_avg(&mut se.avg, cfs, cpu_scale, se.weight, form);
+        se.avg.runnable_avg = (self.kernel.signals.new_task_runnable.f)(&se.avg, cpu_scale);
         self.update_cfs_rq_load_avg(cpu);
         self.attach_entity(cpu, task);
     }
@@ -482,6 +484,8 @@ impl Sim<'_> {
             let env = queue_env!(self);
             (self.kernel.queue.check_preempt_tick.f)(&env, &self.rqs[cpu].cfs)
         };
+        let slice_over = verdict != TickVerdict::RunOn || (self.rqs[cpu].need_resched && !need_resched);
+        self.log_tick(cpu, curr, slice_over);
         if verdict == TickVerdict::RunOn {
             return;
         }
@@ -518,6 +522,7 @@ impl Sim<'_> {
             let env = queue_env!(self);
             (self.kernel.queue.check_preempt_wakeup.f)(&env, &self.rqs[cpu].cfs, curr, task)
         };
+        self.log_preemption(cpu, curr, task, verdict.preempt);
         if verdict.cancel_protection {
             self.tasks[curr as usize].se.slice_protected = false;
         }

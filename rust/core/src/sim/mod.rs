@@ -39,6 +39,7 @@ mod fair;
 #[cfg(test)]
 mod fair_tests;
 mod invariants;
+mod log;
 pub mod program;
 pub mod rq;
 pub mod timeline;
@@ -68,6 +69,7 @@ use crate::kernels::env::{BalanceRules, RqStats, SgLbStats, SystemState};
 use crate::kernels::queue::QueueForm;
 use crate::load_weight::LoadWeight;
 use crate::pelt::{self, PeltForm, PeltTable, Removed};
+use crate::record::decisions::{Decisions, Wanted};
 use crate::record::{Record, TaskTraceState, Trace};
 use crate::rng::Rng;
 use crate::topology::{MachineSpec, SchedDomains, SdFlags};
@@ -172,16 +174,19 @@ pub struct Sim<'a> {
 pub struct Log {
     /// What ran where.
     pub trace: bool,
+    /// Decisions. The run ends once as many as wanted are made.
+    pub decisions: Option<Wanted>,
 }
 
 /// Runs one seed of a scenario to its end. `stop` set from outside ends it early with [`SimError::Interrupted`].
 pub fn run(setup: &Setup, seed: u64, log: Log, stop: &AtomicBool) -> Result<Record> {
     let mut sim = Sim::new(setup, seed);
     sim.record.trace = log.trace.then(Trace::default);
+    sim.record.decisions = log.decisions.map(Decisions::new);
     let start_ns = sim.now;
     sim.start(setup, seed);
     let mut handled = 0;
-    while !sim.stopped {
+    while !sim.stopped && !sim.record.decisions.as_ref().is_some_and(Decisions::is_full) {
         let (time, cpu) = sim.events.first();
         match sim.timers.peek() {
             Some(&Reverse((timer, id))) if timer <= time => {
@@ -372,6 +377,7 @@ impl<'a> Sim<'a> {
             }
         };
         self.record.schedule(cpu, next.is_none());
+        self.log_pick(cpu, prev, next);
         self.rqs[cpu].need_resched = false;
         let Some(next) = next else {
             self.go_idle(cpu, prev);

@@ -36,6 +36,7 @@ impl Sim<'_> {
             return true;
         }
         let (cpu, rule) = self.select_task_rq(this_cpu, waker, task, prev, sync);
+        self.log_wakeup(this_cpu, waker, task, prev, sync, (cpu, rule));
         self.rqs[this_cpu].overhead_ns += self.cost.wakeup_ns;
         self.record.wakeup(this_cpu, prev, cpu, rule);
         self.record.domain_wakeup(self.topo, this_cpu, cpu);
@@ -276,6 +277,7 @@ impl Sim<'_> {
             None => this_cpu,
         };
         let cpu = self.allowed_or_fallback(child, cpu);
+        self.log_fork(this_cpu, parent, child, cpu);
         let task = &mut self.tasks[child as usize];
         task.recent_used_cpu = this_cpu as u16;
         task.cpu = cpu as u16;
@@ -357,6 +359,7 @@ impl Sim<'_> {
                 (self.kernel.wakeup.find_idlest_group.f)(&mut env)
             };
             self.rqs[this_cpu].overhead_ns += u64::from(sd.span_weight) * self.cost.scan_cpu_ns;
+            self.log_idlest(cpu, level, group);
             let Some(group) = group else { continue };
             new_cpu = self.find_idlest_group_cpu(sd.ring[group], task, cpu);
             if new_cpu == cpu {

@@ -11,13 +11,13 @@ use crate::slot;
 
 /// The slots.
 pub const NUMA: Numa = Numa {
-    update_numa_stats: slot!(update_numa_stats),
-    numa_idle_core: slot!(numa_idle_core),
-    numa_classify: slot!(numa_classify),
-    load_too_imbalanced: slot!(load_too_imbalanced),
-    task_numa_find_cpu: slot!(task_numa_find_cpu),
-    task_numa_compare: slot!(task_numa_compare),
-    task_numa_assign: slot!(task_numa_assign),
+    update_numa_stats: slot!(update_numa_stats, "Sums load and capacity of a node."),
+    numa_idle_core: slot!(numa_idle_core, "Nobody looks for an idle core."),
+    numa_classify: slot!(numa_classify, "Nodes have no class."),
+    load_too_imbalanced: slot!(load_too_imbalanced, "A move must not bring the nodes' loads further apart."),
+    task_numa_find_cpu: slot!(task_numa_find_cpu, "Load alone says whether the task may simply move."),
+    task_numa_compare: slot!(task_numa_compare, "Tries every CPU of the node for the best gain."),
+    task_numa_assign: slot!(task_numa_assign, "A CPU that is taken meanwhile is given up."),
 };
 
 /// kernel/sched/fair.c, v5.6, task_numa_find_cpu().

@@ -16,10 +16,13 @@ use crate::slot;
 
 /// The slots.
 pub const NUMA: Numa = Numa {
-    update_numa_stats: slot!(update_numa_stats),
-    numa_idle_core: slot!(numa_idle_core),
-    numa_classify: slot!(numa_classify),
-    task_numa_compare: slot!(task_numa_compare),
+    update_numa_stats: slot!(update_numa_stats, "Sums runnable_avg of a node, too."),
+    numa_idle_core: slot!(numa_idle_core, "An idle core is one whose threads are all idle."),
+    numa_classify: slot!(numa_classify, "Nodes are classed by the time that tasks wait, too."),
+    task_numa_compare: slot!(
+        task_numa_compare,
+        "Tasks of one NUMA group do not change places while the node has room."
+    ),
     ..v5_7::KERNEL.numa
 };
 

@@ -26,7 +26,13 @@ pub const KERNEL: Kernel = Kernel {
     name: "v6.12+eligible-first",
     source: SOURCE,
     summary: SUMMARY,
-    balance: Balance { can_migrate_task: slot!(can_migrate_task), ..v6_12::KERNEL.balance },
+    balance: Balance {
+        can_migrate_task: slot!(
+            can_migrate_task,
+            "A task that is not eligible stays while balancing succeeds and the destination has a task."
+        ),
+        ..v6_12::KERNEL.balance
+    },
     ..v6_12::KERNEL
 };
 
@@ -35,7 +41,13 @@ pub const KERNEL_DESCRIBED: Kernel = Kernel {
     name: "v6.12+eligible-first-described",
     source: SOURCE,
     summary: SUMMARY_DESCRIBED,
-    balance: Balance { can_migrate_task: slot!(can_migrate_task_described), ..v6_12::KERNEL.balance },
+    balance: Balance {
+        can_migrate_task: slot!(
+            can_migrate_task_described,
+            "A task that is not eligible stays while balancing succeeds and the destination has two tasks."
+        ),
+        ..v6_12::KERNEL.balance
+    },
     ..v6_12::KERNEL
 };
 

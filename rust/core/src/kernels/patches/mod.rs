@@ -1,35 +1,120 @@
 //! Patches: what a series changes, as a table on the kernel that it was made for.
 
 pub mod eligible_first;
+pub mod lb_rework_v4;
 pub mod ni_random;
 pub mod numa_lb_reconcile;
 pub mod runnable_avg;
+pub mod runnable_avg_v3;
 
-use super::{Kernel, Origin, unknown, v5_6, v6_12};
+use super::{Kernel, Origin, unknown, v5_4, v5_6, v6_12};
 use crate::error::{Result, SimError};
 
-/// All patches.
+/// All patches, in the order of the kernels that they were made for.
 pub static REGISTRY: &[Patch] = &[
+    Patch {
+        name: "lb-rework-v4",
+        summary: lb_rework_v4::SUMMARY,
+        source: lb_rework_v4::SOURCE,
+        base: &v5_4::KERNEL,
+        patched: &lb_rework_v4::KERNEL,
+        context: &[],
+    },
+    Patch {
+        name: "lb-rework-v4-balance",
+        summary: lb_rework_v4::SUMMARY_BALANCE,
+        source: lb_rework_v4::SOURCE,
+        base: &v5_4::KERNEL,
+        patched: &lb_rework_v4::BALANCE,
+        context: &[],
+    },
+    Patch {
+        name: "lb-rework-v4-load",
+        summary: lb_rework_v4::SUMMARY_LOAD,
+        source: lb_rework_v4::SOURCE,
+        base: &v5_4::KERNEL,
+        patched: &lb_rework_v4::LOAD,
+        context: &[],
+    },
+    Patch {
+        name: "lb-rework-v4-idlest",
+        summary: lb_rework_v4::SUMMARY_IDLEST,
+        source: lb_rework_v4::SOURCE,
+        base: &lb_rework_v4::BALANCE,
+        patched: &lb_rework_v4::IDLEST,
+        context: &["group_classify"],
+    },
+    Patch {
+        name: "lb-rework-v4-no-small-imbalance",
+        summary: lb_rework_v4::SUMMARY_NO_SMALL_IMBALANCE,
+        source: lb_rework_v4::SOURCE,
+        base: &v5_4::KERNEL,
+        patched: &lb_rework_v4::NO_SMALL_IMBALANCE,
+        context: &["find_busiest_group"],
+    },
+    Patch {
+        name: "lb-rework-v4-nr-running",
+        summary: lb_rework_v4::SUMMARY_NR_RUNNING,
+        source: lb_rework_v4::SOURCE,
+        base: &v5_4::KERNEL,
+        patched: &lb_rework_v4::NR_RUNNING,
+        context: &[],
+    },
+    Patch {
+        name: "lb-rework-v4-misfit",
+        summary: lb_rework_v4::SUMMARY_MISFIT,
+        source: lb_rework_v4::SOURCE,
+        base: &v5_4::KERNEL,
+        patched: &lb_rework_v4::MISFIT,
+        context: &[],
+    },
     Patch {
         name: "runnable-avg",
         summary: runnable_avg::SUMMARY,
         source: runnable_avg::SOURCE,
         base: &v5_6::KERNEL,
         patched: &runnable_avg::KERNEL,
+        context: &[],
     },
     Patch {
-        name: "eligible-first",
-        summary: eligible_first::SUMMARY,
-        source: eligible_first::SOURCE,
-        base: &v6_12::KERNEL,
-        patched: &eligible_first::KERNEL,
+        name: "runnable-avg-numa-load",
+        summary: runnable_avg::SUMMARY_NUMA_LOAD,
+        source: runnable_avg::SOURCE,
+        base: &v5_6::KERNEL,
+        patched: &runnable_avg::NUMA_LOAD,
+        context: &[],
     },
     Patch {
-        name: "eligible-first-described",
-        summary: eligible_first::SUMMARY_DESCRIBED,
-        source: eligible_first::SOURCE,
-        base: &v6_12::KERNEL,
-        patched: &eligible_first::KERNEL_DESCRIBED,
+        name: "runnable-avg-signal",
+        summary: runnable_avg::SUMMARY_SIGNAL,
+        source: runnable_avg::SOURCE,
+        base: &v5_6::KERNEL,
+        patched: &runnable_avg::SIGNAL,
+        context: &[],
+    },
+    Patch {
+        name: "runnable-avg-classify",
+        summary: runnable_avg::SUMMARY_CLASSIFY,
+        source: runnable_avg::SOURCE,
+        base: &runnable_avg::SIGNAL,
+        patched: &runnable_avg::KERNEL,
+        context: &["pelt_form"],
+    },
+    Patch {
+        name: "runnable-avg-v3",
+        summary: runnable_avg_v3::SUMMARY,
+        source: runnable_avg_v3::SOURCE,
+        base: &v5_6::KERNEL,
+        patched: &runnable_avg_v3::KERNEL,
+        context: &[],
+    },
+    Patch {
+        name: "runnable-avg-v3-init",
+        summary: runnable_avg_v3::SUMMARY_INIT,
+        source: runnable_avg_v3::SOURCE,
+        base: &runnable_avg::KERNEL,
+        patched: &runnable_avg_v3::INIT,
+        context: &[],
     },
     Patch {
         name: "numa-lb-reconcile",
@@ -37,6 +122,23 @@ pub static REGISTRY: &[Patch] = &[
         source: numa_lb_reconcile::SOURCE,
         base: &v5_6::KERNEL,
         patched: &numa_lb_reconcile::KERNEL,
+        context: &[],
+    },
+    Patch {
+        name: "eligible-first",
+        summary: eligible_first::SUMMARY,
+        source: eligible_first::SOURCE,
+        base: &v6_12::KERNEL,
+        patched: &eligible_first::KERNEL,
+        context: &[],
+    },
+    Patch {
+        name: "eligible-first-described",
+        summary: eligible_first::SUMMARY_DESCRIBED,
+        source: eligible_first::SOURCE,
+        base: &v6_12::KERNEL,
+        patched: &eligible_first::KERNEL_DESCRIBED,
+        context: &[],
     },
     Patch {
         name: "ni-random",
@@ -44,6 +146,7 @@ pub static REGISTRY: &[Patch] = &[
         source: ni_random::SOURCE,
         base: &v6_12::KERNEL,
         patched: &ni_random::KERNEL,
+        context: &[],
     },
 ];
 
@@ -60,6 +163,8 @@ pub struct Patch {
     pub base: &'static Kernel,
     /// That kernel with the patch.
     pub patched: &'static Kernel,
+    /// Slots that it leaves alone, but that have to be those of its base for it to mean anything.
+    pub context: &'static [&'static str],
 }
 
 impl Patch {
@@ -82,24 +187,46 @@ impl Patch {
             .collect()
     }
 
-    /// `kernel` with the patch; refused, as `patch(1)` would, where a hunk does not find what it replaces.
+    /// `kernel` with the patch; refused, as `patch(1)` would, where a hunk does not find what it replaces or its context.
     pub fn apply(&self, kernel: Kernel) -> Result<Kernel> {
-        let here: Vec<(&str, Origin)> = kernel.slots();
+        let here = kernel.slots();
+        let found = |slot: &str| here.iter().find(|&&(name, _)| name == slot).map(|&(_, origin)| origin);
         let mut patched = kernel;
         for (slot, before, after) in self.hunks() {
-            let found = here.iter().find(|&&(name, _)| name == slot).map(|&(_, origin)| origin);
-            if found != Some(before) {
-                let found = found.map_or_else(|| "nothing".to_owned(), |origin| origin.to_string());
-                let rule = if found == after.to_string() {
-                    format!("is in {} already: slot {slot} is {found}", kernel.name)
-                } else {
-                    format!("needs slot {slot} to be {before}, and in {} it is {found}", kernel.name)
-                };
+            if found(slot).is_some_and(|origin| origin == after) {
+                let rule = format!("is in {} already: slot {slot} is {after}", kernel.name);
                 return Err(SimError::invalid("patch", format!("{:?}", self.name), rule));
             }
+            self.expect(&kernel, slot, before, found(slot))?;
             patched = patched.with_slot(slot, self.patched)?;
         }
+        for (slot, before) in self.base.slots() {
+            if self.context.contains(&slot) {
+                self.expect(&kernel, slot, before, found(slot))?;
+            }
+        }
         Ok(patched)
+    }
+
+    /// An error that says what the patch needs, and who brings it, unless a slot is as in the patch's base.
+    fn expect(&self, kernel: &Kernel, slot: &str, needed: Origin, found: Option<Origin>) -> Result<()> {
+        if found == Some(needed) {
+            return Ok(());
+        }
+        let found = found.map_or_else(|| "nothing".to_owned(), |origin| origin.to_string());
+        let brings = |patch: &&Self| {
+            patch.name != self.name
+                && patch.hunks().iter().any(|&(name, _, after)| name == slot && after == needed)
+        };
+        let brought_by = REGISTRY
+            .iter()
+            .find(brings)
+            .map_or_else(String::new, |patch| format!(", as after {}", patch.name));
+        let rule = format!(
+            "is for {}: needs slot {slot} to be {needed}{brought_by}, and in {} it is {found}",
+            self.base.name, kernel.name
+        );
+        Err(SimError::invalid("patch", format!("{:?}", self.name), rule))
     }
 }
 
@@ -126,5 +253,36 @@ mod tests {
         for patch in REGISTRY {
             assert!(!patch.hunks().is_empty(), "{}", patch.name);
         }
+    }
+
+    #[test]
+    fn a_patch_that_lacks_its_base_says_what_brings_it() {
+        let refused =
+            |name: &str, kernel: Kernel| Patch::named(name).unwrap().apply(kernel).unwrap_err().to_string();
+        let classify = refused("runnable-avg-classify", v5_6::KERNEL);
+        assert!(classify.contains("pelt_form") && classify.contains("as after runnable-avg"), "{classify}");
+        let idlest = refused("lb-rework-v4-idlest", v5_4::KERNEL);
+        assert!(idlest.contains("group_classify") && idlest.contains("as after lb-rework-v4"), "{idlest}");
+        let init = refused("runnable-avg-v3-init", v5_6::KERNEL);
+        assert!(init.contains("new_task_runnable"), "{init}");
+        let late = refused("lb-rework-v4", v5_6::KERNEL);
+        assert!(late.contains("in v5.6 already"), "{late}");
+    }
+
+    #[test]
+    fn the_steps_of_a_series_make_the_series() {
+        let apply = |base: Kernel, names: &[&str]| {
+            names.iter().fold(base, |kernel, name| kernel.with_patch(name).unwrap()).slots()
+        };
+        let rework = ["lb-rework-v4-balance", "lb-rework-v4-load", "lb-rework-v4-idlest"];
+        assert_eq!(apply(v5_4::KERNEL, &rework), lb_rework_v4::KERNEL.slots());
+        let runnable = ["runnable-avg-signal", "runnable-avg-classify"];
+        assert_eq!(apply(v5_6::KERNEL, &runnable), runnable_avg::KERNEL.slots());
+        // What v5.5 has beyond the series is the search for an idle CPU.
+        let beyond: Vec<_> = (v5_5::KERNEL.slots().into_iter().zip(lb_rework_v4::KERNEL.slots()))
+            .filter(|(v5_5, rework)| v5_5 != rework)
+            .map(|((slot, _), _)| slot)
+            .collect();
+        assert_eq!(beyond, ["select_idle_sibling"]);
     }
 }

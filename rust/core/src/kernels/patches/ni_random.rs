@@ -20,7 +20,13 @@ pub const KERNEL: Kernel = Kernel {
     name: "v6.12+ni-random",
     source: SOURCE,
     summary: SUMMARY,
-    balance: Balance { newidle_weight: slot!(newidle_weight), ..v6_12::KERNEL.balance },
+    balance: Balance {
+        newidle_weight: slot!(
+            newidle_weight,
+            "A level is tried by chance, as often as it has been worth it."
+        ),
+        ..v6_12::KERNEL.balance
+    },
     ..v6_12::KERNEL
 };
 

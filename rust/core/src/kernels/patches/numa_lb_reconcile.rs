@@ -30,12 +30,27 @@ pub const KERNEL: Kernel = Kernel {
     source: SOURCE,
     summary: SUMMARY,
     numa: Numa {
-        update_numa_stats: slot!(update_numa_stats),
-        numa_idle_core: slot!(numa_idle_core),
-        numa_classify: slot!(numa_classify),
-        task_numa_find_cpu: slot!(task_numa_find_cpu),
-        task_numa_compare: slot!(task_numa_compare),
-        task_numa_assign: slot!(task_numa_assign),
+        update_numa_stats: slot!(
+            update_numa_stats,
+            "Sums tasks and utilization of a node, and finds an idle CPU."
+        ),
+        numa_idle_core: slot!(
+            numa_idle_core,
+            "An idle CPU on an idle core is preferred; the test asks about the CPU itself only."
+        ),
+        numa_classify: slot!(numa_classify, "Nodes are classed as the load balancer classes groups."),
+        task_numa_find_cpu: slot!(
+            task_numa_find_cpu,
+            "Towards a node with room, the imbalance that the balancer tolerates decides, not load."
+        ),
+        task_numa_compare: slot!(
+            task_numa_compare,
+            "A task that goes home is the better partner; the search ends at a good place."
+        ),
+        task_numa_assign: slot!(
+            task_numa_assign,
+            "Where the CPU is taken meanwhile, another idle one is found."
+        ),
         ..v5_6::KERNEL.numa
     },
     ..v5_6::KERNEL

@@ -69,7 +69,7 @@ fn a_task_that_moves_keeps_its_lag_and_what_is_left_of_its_request() {
         sim.enqueue_task(dst, task, Why::Move);
         let se = &sim.tasks[task as usize].se;
         assert_eq!(se.deadline.wrapping_sub(se.vruntime), left);
-        let average = clock_of(&sim.rqs[dst].cfs, &sim.tasks).avg_vruntime();
+        let average = clock_of(&sim.rqs[dst].cfs, sim.entities()).avg_vruntime();
         let now = average.wrapping_sub(se.vruntime) as i64;
         // The lag is stretched by the weights in whole numbers, and the average is rounded down.
         assert!((now - lag).abs() <= 2, "task {task}: lag {lag} before, {now} after");
@@ -295,5 +295,5 @@ fn step(sim: &mut Sim<'_>) {
 
 fn load(tasks: Vec<TaskSpec>, ops: Vec<Op>, channels: Vec<ChannelKind>) -> Load {
     let (barriers, actions) = (Vec::new(), Vec::new());
-    Load { tasks, ops, channels, barriers, actions, message_bytes: 100, threads: false }
+    Load { tasks, groups: Vec::new(), ops, channels, barriers, actions, message_bytes: 100, threads: false }
 }

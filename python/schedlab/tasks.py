@@ -153,8 +153,8 @@ class TaskGroup:
 
     Attributes:
         name: what tasks and groups call it by.
-        shares: its weight against the tasks and groups beside it, 2 to 262,144; 1024 as a nice-0 task, which is
-            `cpu.weight` 100.
+        shares: its weight against the tasks and groups beside it, 2 to 262,144; 1024 as a nice-0 task, or a
+            `cpu.weight` of 100.
         parent: name of the group that it is in; None for the root.
 
     Raises:
@@ -186,8 +186,8 @@ class Workload:
         groups: task groups; one that only tasks name has 1024 shares and is in the root.
 
     Raises:
-        ValueError: there is no task, or something else than a task or a group; two groups have one name, a parent
-            is unknown, or a group is within itself.
+        ValueError: there is no task, or something else than a task or a group; two groups have one name, a
+            parent is unknown, or a group is within itself.
     """
 
     tasks: tuple[Task, ...]

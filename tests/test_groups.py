@@ -9,7 +9,7 @@ FOUR = sl.Machine.synthetic("l3:1 core:4 pu:1")
 
 
 def grouped_threads(grouped: bool) -> sl.Workload:
-    """156 threads of a parallel program and two hogs, as in the lu.C runs of 2019, in three groups or none."""
+    """156 threads of a parallel program and two hogs, as in lu.C of 2019, in three groups or none."""
     names = ("lu", "hog1", "hog2") if grouped else (None, None, None)
     threads = sl.ForkStorm(n=156, run_us=60_000_000, start_us=50_000, gap_us=1000, group=names[0])
     return sl.Workload([threads, sl.CpuHog(group=names[1]), sl.CpuHog(group=names[2])], duration_ms=4000)

@@ -287,7 +287,10 @@ impl Sim<'_> {
                 }
                 let tick_ns = self.tunables.tick_ns;
                 let se = self.se_mut(entity);
+                let deadline = se.deadline;
                 (se.vruntime, se.deadline) = reweight_eevdf(average, se, weight, tick_ns);
+                // The kernel knows a protected slice by its deadline.
+                se.slice_protected &= se.deadline == deadline;
             }
         } else if self.queue_form == QueueForm::Deadline {
             let se = self.se_mut(entity);

@@ -67,17 +67,11 @@ def test_each_scenario_is_compared_or_said_not_to_be(comparison: RecordedCompari
 def test_a_kernel_under_another_name_of_its_line_lies_outside() -> None:
     # The queue by deadline switches three times as often as the one that the recorded 6.1 has.
     recording = read("6.1/A1-0")
-    scenario = sl.Scenario(recording.machine(), sl.Kernel("v6.12").with_tunables(hz=250), work(recording))
+    scenario = sl.Scenario(recording.machine(), sl.Kernel("v6.12").with_tunables(hz=250), recording.work())
     (values,) = _core.simulate_derived(scenario.to_json(), np.array([0], dtype=np.uint64), 1)
     recorded = recording.fields["derived"]["switches_per_s"]
     measure = RecordedMeasure("A1", "6.1", "switches_per_s", (recorded,), (values["switches_per_s"] or 0.0,))
     assert not measure.inside
-
-
-def work(recording: Recording) -> sl.Workload:
-    load = recording.work()
-    assert isinstance(load, sl.Workload)
-    return load
 
 
 def test_ranges_meet_after_the_recorded_one_is_widened_by_a_quarter_of_its_mean() -> None:
@@ -149,7 +143,7 @@ def test_a_trace_opens_with_the_tasks_asleep_and_only_the_load_is_measured() -> 
     recording = read("6.1/A1-0")
     kernel = recording.kernel_model()
     assert isinstance(kernel, sl.Kernel)
-    scenario = sl.Scenario(recording.machine(), kernel, work(recording)).to_json()
+    scenario = sl.Scenario(recording.machine(), kernel, recording.work()).to_json()
     trace = _core.simulate_trace(scenario, 0)
     assert trace["end_ns"] - trace["start_ns"] == 10_000_000_000
     before = trace["time_ns"] < trace["start_ns"]

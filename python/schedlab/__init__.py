@@ -14,7 +14,7 @@ from schedlab.reproduce import Reproduction, reproduce
 from schedlab.runs import Runs, read_parquet
 from schedlab.scenario import Scenario
 from schedlab.simulate import simulate
-from schedlab.tasks import Barrier, CpuHog, ForkStorm, Periodic, PingPong, Workload
+from schedlab.tasks import Barrier, CpuHog, ForkStorm, Periodic, PingPong, TaskGroup, Workload
 from schedlab.workload import Hackbench
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Reproduction",
     "Runs",
     "Scenario",
+    "TaskGroup",
     "Workload",
     "__version__",
     "balance",

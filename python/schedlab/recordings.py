@@ -398,14 +398,12 @@ class Recording:
         patches = [patch for feature, patch in BACKPORTS.items() if switches.get(feature)]
         return kernel.with_patches(*(patch for patch in patches if patch in set(known["name"])))
 
-    def work(self) -> tasks.Workload | str:
-        """The load, every task with the start that it had, or why it cannot be simulated."""
+    def work(self) -> tasks.Workload:
+        """The load, every task with the start that it had."""
         entries: list[tasks.Task] = []
         starts = [int(task.get("start_us", 0)) for task in self.fields["tasks"]]
         for line in self.fields["load"]:
             load = LoadLine.parse(line)
-            if "grp" in load.values and "group" not in _fields(tasks.Task):
-                return "cgroups are not modelled"
             entries += load.tasks(starts, self.seed)
             del starts[: load.nr_listed]
         entries += self.kernel_threads()
@@ -581,10 +579,6 @@ _KIND_TASKS: Mapping[str, Callable[..., tasks.Task]] = {
 }
 
 
-def _fields(kind: type[tasks.Task]) -> set[str]:
-    return {field.name for field in dataclasses.fields(kind)}
-
-
 def _cpus(mask: str) -> tuple[int, ...]:
     bits = int(mask, 16)
     return tuple(cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1)
@@ -647,8 +641,6 @@ def _scenario(recording: Recording) -> Scenario | str:
     kernel, work = recording.kernel_model(), recording.work()
     if isinstance(kernel, str):
         return kernel
-    if isinstance(work, str):
-        return work
     scenario = Scenario(recording.machine(), kernel, work)
     scenario.validate()
     return scenario

@@ -23,9 +23,10 @@ class Task:
         nice: nice level, -20 to 19.
         mask: CPUs that they may use; None for all.
         release: (time in us, CPUs): from then on they may use these CPUs.
+        group: name of the task group (cgroup) that they are in; None for the root.
 
     Raises:
-        ValueError: a number is not an integer in its range, or a mask is empty.
+        ValueError: a number is not an integer in its range, a mask is empty, or a group is not a name.
     """
 
     n: int = 1
@@ -34,6 +35,7 @@ class Task:
     nice: int = 0
     mask: tuple[int, ...] | None = None
     release: tuple[int, tuple[int, ...]] | None = None
+    group: str | None = None
 
     kind: ClassVar[str]
 
@@ -48,6 +50,8 @@ class Task:
             elif field.name.endswith("_pct"):
                 put(self, field.name, integer(field.name, getattr(self, field.name), 0, 100))
         put(self, "nice", integer("nice", self.nice, -20, 19))
+        if self.group is not None:
+            _group_name("group", self.group)
         if self.mask is not None:
             put(self, "mask", _cpus("mask", self.mask))
         if self.release is not None:
@@ -144,6 +148,32 @@ KINDS: dict[str, type[Task]] = {kind.kind: kind for kind in (CpuHog, Periodic, B
 
 
 @dataclasses.dataclass(frozen=True)
+class TaskGroup:
+    """A task group: its tasks share what the group gets, whatever their number (`struct task_group`).
+
+    Attributes:
+        name: what tasks and groups call it by.
+        shares: its weight against the tasks and groups beside it, 2 to 262,144; 1024 as a nice-0 task, or a
+            `cpu.weight` of 100.
+        parent: name of the group that it is in; None for the root.
+
+    Raises:
+        ValueError: the name is empty, or the shares are out of their range.
+    """
+
+    name: str
+    shares: int = 1024
+    parent: str | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the arguments; whether the parent exists, the workload will say."""
+        _group_name("name", self.name)
+        object.__setattr__(self, "shares", integer("shares", self.shares, 2, 1 << 18))
+        if self.parent is not None:
+            _group_name("parent", self.parent)
+
+
+@dataclasses.dataclass(frozen=True)
 class Workload:
     """Tasks of several kinds under one clock, for `duration_ms` after their start signal.
 
@@ -153,13 +183,16 @@ class Workload:
     Attributes:
         tasks: the kinds of task.
         duration_ms: how long.
+        groups: task groups; one that only tasks name has 1024 shares and is in the root.
 
     Raises:
-        ValueError: there is no task, or something else than a task.
+        ValueError: there is no task, or something else than a task or a group; two groups have one name, a
+            parent is unknown, or a group is within itself.
     """
 
     tasks: tuple[Task, ...]
     duration_ms: int = 1000
+    groups: tuple[TaskGroup, ...] = ()
 
     kind: ClassVar[str] = "tasks"
 
@@ -174,6 +207,12 @@ class Workload:
             raise bad_argument("tasks", [], "must have at least one task")
         object.__setattr__(self, "tasks", tasks)
         object.__setattr__(self, "duration_ms", integer("duration_ms", self.duration_ms, 1, 3_600_000))
+        groups = tuple(self.groups) if isinstance(self.groups, Iterable) else (self.groups,)
+        for group in groups:
+            if not isinstance(group, TaskGroup):
+                raise bad_argument("groups", group, "must be TaskGroup")
+        _check_tree(groups)
+        object.__setattr__(self, "groups", groups)
 
     @property
     def label(self) -> str:
@@ -183,7 +222,10 @@ class Workload:
     def to_dict(self) -> dict[str, Any]:
         """The workload as the scenario's JSON has it."""
         entries = [task.to_dict() for task in self.tasks]
-        return {"kind": self.kind, "duration_ms": self.duration_ms, "tasks": entries}
+        fields = {"kind": self.kind, "duration_ms": self.duration_ms, "tasks": entries}
+        if self.groups:
+            fields["groups"] = [dataclasses.asdict(group) for group in self.groups]
+        return fields
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Workload:
@@ -193,12 +235,47 @@ class Workload:
             ValueError: a field is unknown or out of its range.
         """
         for name in fields:
-            choice("workload field", name, ("kind", "duration_ms", "tasks"))
+            choice("workload field", name, ("kind", "duration_ms", "tasks", "groups"))
         entries = fields.get("tasks")
         if not isinstance(entries, list):
             raise bad_argument("workload.tasks", entries, "must be a list of objects with a `kind`")
         tasks = tuple(_task(index, entry) for index, entry in enumerate(entries))
-        return cls(tasks, fields.get("duration_ms", 1000))
+        groups = fields.get("groups", [])
+        if not isinstance(groups, list):
+            raise bad_argument("workload.groups", groups, "must be a list of objects with a `name`")
+        groups = [_task_group(index, entry) for index, entry in enumerate(groups)]
+        return cls(tasks, fields.get("duration_ms", 1000), tuple(groups))
+
+
+def _task_group(index: int, entry: object) -> TaskGroup:
+    if not isinstance(entry, dict) or "name" not in entry:
+        raise bad_argument(f"workload.groups[{index}]", entry, "must be an object with a `name`")
+    for name in entry:
+        choice(f"field of workload.groups[{index}]", name, ("name", "shares", "parent"))
+    return TaskGroup(**entry)
+
+
+def _check_tree(groups: Sequence[TaskGroup]) -> None:
+    """Raises ValueError unless names are unique, parents known and no group is within itself."""
+    parents: dict[str, str | None] = {}
+    for group in groups:
+        if group.name in parents:
+            raise bad_argument("groups", group.name, "must be the name of one group only")
+        parents[group.name] = group.parent
+    for group in groups:
+        above, passed = group.parent, {group.name}
+        while above is not None:
+            if above not in parents:
+                raise bad_argument("parent", above, "must be a group of the workload")
+            if above in passed:
+                raise bad_argument("parent", above, "must not lead back to the group")
+            passed.add(above)
+            above = parents[above]
+
+
+def _group_name(argument: str, name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise bad_argument(argument, name, "must be the name of a task group")
 
 
 def _task(index: int, entry: object) -> Task:

@@ -66,7 +66,7 @@ fn place_entity(env: &QueueEnv<'_>, cfs: &CfsRq, se: &SchedEntity, placing: Plac
 fn pick_next_entity(env: &QueueEnv<'_>, cfs: &CfsRq, curr: TaskId) -> TaskId {
     let leftmost = match cfs.timeline.first() {
         Some((vruntime, task))
-            if curr == NO_TASK || !vruntime_before(env.tasks[curr as usize].se.vruntime, vruntime) =>
+            if curr == NO_TASK || !vruntime_before(env.entities.se(curr).vruntime, vruntime) =>
         {
             task
         }
@@ -74,11 +74,7 @@ fn pick_next_entity(env: &QueueEnv<'_>, cfs: &CfsRq, curr: TaskId) -> TaskId {
     };
     let fair = |buddy: TaskId| {
         buddy != NO_TASK
-            && (env.queue.wakeup_preempt_entity.f)(
-                env,
-                &env.tasks[buddy as usize].se,
-                &env.tasks[leftmost as usize].se,
-            ) < 1
+            && (env.queue.wakeup_preempt_entity.f)(env, env.entities.se(buddy), env.entities.se(leftmost)) < 1
     };
     if fair(cfs.next) {
         cfs.next
@@ -96,7 +92,7 @@ fn update_deadline(_: &QueueEnv<'_>, _: &CfsRq) -> ChargeVerdict {
 
 /// kernel/sched/fair.c, v5.7, check_preempt_tick(): whether the running entity has had its slice.
 fn check_preempt_tick(env: &QueueEnv<'_>, cfs: &CfsRq) -> TickVerdict {
-    let curr = &env.tasks[cfs.curr as usize].se;
+    let curr = env.entities.se(cfs.curr);
     let ideal_runtime = sched_slice(env, cfs, curr);
     let delta_exec = curr.sum_exec_runtime - curr.prev_sum_exec_runtime;
     if delta_exec > ideal_runtime {
@@ -115,7 +111,7 @@ fn check_preempt_tick(env: &QueueEnv<'_>, cfs: &CfsRq) -> TickVerdict {
 
 /// kernel/sched/fair.c, v5.7, check_preempt_wakeup(): whether an entity that becomes runnable takes the CPU.
 fn check_preempt_wakeup(env: &QueueEnv<'_>, _: &CfsRq, curr: TaskId, task: TaskId) -> WakeupVerdict {
-    let (curr, task) = (&env.tasks[curr as usize].se, &env.tasks[task as usize].se);
+    let (curr, task) = (env.entities.se(curr), env.entities.se(task));
     let preempt = (env.queue.wakeup_preempt_entity.f)(env, curr, task) == 1;
     WakeupVerdict { preempt, cancel_protection: false }
 }
@@ -145,15 +141,26 @@ fn sched_period(tunables: &Tunables, nr_running: u64) -> u64 {
     }
 }
 
-/// kernel/sched/fair.c, v5.7, sched_slice(): an entity's share of the period, by weight.
+/// kernel/sched/fair.c, v5.7, sched_slice(): an entity's share of the period, by weight on every level.
 fn sched_slice(env: &QueueEnv<'_>, cfs: &CfsRq, se: &SchedEntity) -> u64 {
     let period = sched_period(env.tunables, u64::from(cfs.nr_running) + u64::from(!se.on_rq));
+    let mut slice = share(period, cfs, se);
+    let mut queue = cfs.id;
+    while let Some((above, entity)) = env.entities.parent(queue) {
+        slice = share(slice, above, entity);
+        queue = above.id;
+    }
+    slice
+}
+
+/// An entity's share of a time by its weight in its queue, itself counted.
+fn share(time_ns: u64, cfs: &CfsRq, se: &SchedEntity) -> u64 {
     let mut load = cfs.load;
     if !se.on_rq {
         load.add(se.weight);
     }
     let LoadWeight { weight, inv_weight } = load;
-    calc_delta(period, se.weight, weight, inv_weight)
+    calc_delta(time_ns, se.weight, weight, inv_weight)
 }
 
 /// kernel/sched/fair.c, v5.7, sched_vslice(): the slice in virtual time.

@@ -11,7 +11,8 @@
 use super::Queue;
 use super::queue::{ChargeVerdict, Placement, Placing, QueueEnv, QueueForm, TickVerdict, WakeupVerdict};
 use crate::load_weight::{calc_delta_fair, scale_load_down};
-use crate::sim::rq::{CfsRq, NO_TASK, SchedEntity, Task, TaskId};
+use crate::sim::groups::Entities;
+use crate::sim::rq::{CfsRq, NO_TASK, SchedEntity, TaskId};
 use crate::sim::timeline::vruntime_before;
 use crate::slot;
 
@@ -45,15 +46,15 @@ fn place_entity(env: &QueueEnv<'_>, cfs: &CfsRq, se: &SchedEntity, placing: Plac
         keep_deadline: env.features.place_rel_deadline,
         half_slice: env.features.place_deadline_initial && placing == Placing::New,
     };
-    place(&clock_of(cfs, env.tasks), se, rules)
+    place(&clock_of(cfs, env.entities), se, rules)
 }
 
 /// kernel/sched/fair.c, v6.12, pick_next_entity(): an eligible buddy, or what pick_eevdf() finds.
 fn pick_next_entity(env: &QueueEnv<'_>, cfs: &CfsRq, _curr: TaskId) -> TaskId {
-    let clock = clock_of(cfs, env.tasks);
+    let clock = clock_of(cfs, env.entities);
     if env.features.next_buddy
         && cfs.next != NO_TASK
-        && clock.entity_eligible(env.tasks[cfs.next as usize].se.vruntime)
+        && clock.entity_eligible(env.entities.se(cfs.next).vruntime)
     {
         return cfs.next;
     }
@@ -64,7 +65,7 @@ fn pick_next_entity(env: &QueueEnv<'_>, cfs: &CfsRq, _curr: TaskId) -> TaskId {
 ///
 /// So it does when the running entity is no longer eligible and a shorter slice has cancelled its protection.
 fn update_deadline(env: &QueueEnv<'_>, cfs: &CfsRq) -> ChargeVerdict {
-    let curr = &env.tasks[cfs.curr as usize].se;
+    let curr = env.entities.se(cfs.curr);
     let renewed = next_deadline(curr, env.tunables.base_slice_ns);
     let resched = renewed.is_some() || did_preempt_short(env, cfs, curr);
     ChargeVerdict { renewed, resched: resched && cfs.nr_running > 1 }
@@ -74,7 +75,7 @@ fn update_deadline(env: &QueueEnv<'_>, cfs: &CfsRq) -> ChargeVerdict {
 fn did_preempt_short(env: &QueueEnv<'_>, cfs: &CfsRq, curr: &SchedEntity) -> bool {
     env.features.preempt_short
         && !curr.slice_protected
-        && !clock_of(cfs, env.tasks).entity_eligible(curr.vruntime)
+        && !clock_of(cfs, env.entities).entity_eligible(curr.vruntime)
 }
 
 /// kernel/sched/fair.c, v6.12, entity_tick(): nothing of its own; what ends a slice is the charge before it.
@@ -84,8 +85,8 @@ fn check_preempt_tick(_: &QueueEnv<'_>, _: &CfsRq) -> TickVerdict {
 
 /// kernel/sched/fair.c, v6.12, check_preempt_wakeup_fair(): the entity takes the CPU if it would be picked now.
 fn check_preempt_wakeup(env: &QueueEnv<'_>, cfs: &CfsRq, curr: TaskId, task: TaskId) -> WakeupVerdict {
-    let clock = clock_of(cfs, env.tasks);
-    let (running, woken) = (&env.tasks[curr as usize].se, &env.tasks[task as usize].se);
+    let clock = clock_of(cfs, env.entities);
+    let (running, woken) = (env.entities.se(curr), env.entities.se(task));
     let cancel_protection = env.features.preempt_short && do_preempt_short(&clock, woken, running);
     let protected = running.slice_protected && !cancel_protection;
     WakeupVerdict { preempt: pick_with(env, cfs, &clock, protected) == task, cancel_protection }
@@ -107,22 +108,22 @@ fn wakeup_preempt_entity(_: &QueueEnv<'_>, curr: &SchedEntity, se: &SchedEntity)
 
 /// kernel/sched/fair.c, v6.12, dequeue_entity(): whether an entity that falls asleep stays queued until it has paid.
 fn delay_dequeue(env: &QueueEnv<'_>, cfs: &CfsRq, se: &SchedEntity) -> bool {
-    env.features.delay_dequeue && !clock_of(cfs, env.tasks).entity_eligible(se.vruntime)
+    env.features.delay_dequeue && !clock_of(cfs, env.entities).entity_eligible(se.vruntime)
 }
 
 /// pick_eevdf() on a queue, as things stand.
 fn pick(env: &QueueEnv<'_>, cfs: &CfsRq, clock: &VirtualClock) -> TaskId {
-    let protected = cfs.curr != NO_TASK && env.tasks[cfs.curr as usize].se.slice_protected;
+    let protected = cfs.curr != NO_TASK && env.entities.se(cfs.curr).slice_protected;
     pick_with(env, cfs, clock, protected)
 }
 
 /// pick_eevdf() on a queue; an empty one gives [`NO_TASK`].
 fn pick_with(env: &QueueEnv<'_>, cfs: &CfsRq, clock: &VirtualClock, protected: bool) -> TaskId {
     let candidate = |task: TaskId| {
-        let se = &env.tasks[task as usize].se;
+        let se = env.entities.se(task);
         Candidate { id: task, vruntime: se.vruntime, deadline: se.deadline }
     };
-    let curr = running_entity(cfs, env.tasks).map(|_| candidate(cfs.curr));
+    let curr = running_entity(cfs, env.entities).map(|_| candidate(cfs.curr));
     let queued = cfs.timeline.iter().map(|(_, task)| candidate(task));
     let picked = pick_eevdf(clock, curr, protected && env.features.run_to_parity, queued);
     // Some entity is always eligible, unless the sums overflowed; then the first one has to do.
@@ -130,15 +131,15 @@ fn pick_with(env: &QueueEnv<'_>, cfs: &CfsRq, clock: &VirtualClock, protected: b
 }
 
 /// The queue's clock with the running entity, which is not among the waiting, counted in.
-pub fn clock_of(cfs: &CfsRq, tasks: &[Task]) -> VirtualClock {
-    match running_entity(cfs, tasks) {
+pub fn clock_of(cfs: &CfsRq, entities: Entities<'_>) -> VirtualClock {
+    match running_entity(cfs, entities) {
         Some(curr) => cfs.clock.with(curr.vruntime, curr.weight),
         None => cfs.clock,
     }
 }
 
-fn running_entity<'a>(cfs: &CfsRq, tasks: &'a [Task]) -> Option<&'a SchedEntity> {
-    (cfs.curr != NO_TASK).then(|| &tasks[cfs.curr as usize].se).filter(|se| se.on_rq)
+fn running_entity<'a>(cfs: &CfsRq, entities: Entities<'a>) -> Option<&'a SchedEntity> {
+    (cfs.curr != NO_TASK).then(|| entities.se(cfs.curr)).filter(|se| se.on_rq)
 }
 
 /// The weighted sum of a queue's virtual run times, kept as entities come and go.

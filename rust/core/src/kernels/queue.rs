@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Queue;
-use crate::sim::rq::Task;
+use crate::sim::groups::Entities;
 use crate::sim::tunables::{Features, Tunables};
 
 /// How a queue is ordered, and what its entities keep while they are off it.
@@ -35,8 +35,8 @@ pub struct QueueEnv<'a> {
     pub tunables: &'a Tunables,
     /// Scheduler features.
     pub features: &'a Features,
-    /// All tasks.
-    pub tasks: &'a [Task],
+    /// All entities and queues.
+    pub entities: Entities<'a>,
 }
 
 /// Why an entity is placed.

@@ -98,7 +98,7 @@ fn trace_task(entry: &TaskEntry, kind: TraceTaskKind, machine: &MachineSpec) -> 
     TraceTask {
         kind,
         nice: entry.nice as i8,
-        group: None,
+        group: entry.group.clone(),
         affinity: entry.mask.as_ref().map_or_else(|| CpuMask::all(nr_cpus), cpus),
         release: entry.release.as_ref().map(|release| (release.at_us as u64 * 1000, cpus(&release.mask))),
         first_cpu: None,

@@ -1,6 +1,6 @@
 //! Entities and the cfs_rq that their averages are part of: start values, attach, detach, deferred removal.
 //!
-//! These are the steps for an entity directly on a root cfs_rq; the kernel's propagation to parent groups is not here.
+//! These are the steps on one cfs_rq; what follows for parent groups is in `sim/groups.rs`.
 //! All weights are scaled `load.weight`s. The caller has aged both sides as the kernel does before each step.
 
 use super::{PeltForm, PeltTable, SchedAvg};

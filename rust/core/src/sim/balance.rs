@@ -7,6 +7,7 @@
 
 use super::Sim;
 use super::fair::{Why, list_push_head, list_remove};
+use super::groups::{Entities, QueueId, ROOT_GROUP, TaskGroups, task_h_load};
 use super::rq::{Interrupt, NO_TASK, Task, TaskId};
 use crate::cpumask::CpuMask;
 use crate::kernels::eevdf::{VirtualClock, clock_of};
@@ -209,7 +210,7 @@ impl Sim<'_> {
                     curr_cost += domain_cost;
                 }
                 self.update_next_balance(cpu, level, &mut next_balance);
-                if pulled > 0 || self.rqs[cpu].cfs.nr_running > 0 || !continue_balancing {
+                if pulled > 0 || self.rqs[cpu].cfs.h_nr_running > 0 || !continue_balancing {
                     break;
                 }
             }
@@ -218,7 +219,7 @@ impl Sim<'_> {
         }
         let rq = &mut self.rqs[cpu];
         rq.next_balance = rq.next_balance.min(next_balance);
-        let found = pulled > 0 || rq.cfs.nr_running > 0;
+        let found = pulled > 0 || rq.cfs.h_nr_running > 0;
         if found {
             rq.idle_stamp = 0;
         } else if rules.ages_tickless_after_newidle {
@@ -280,9 +281,9 @@ impl Sim<'_> {
             all_pinned = false;
             counts = idle != CpuIdleType::NewlyIdle
                 && (self.balance_rules.misfit_failure_counts || env.migration_type != MigrationType::Misfit);
-            if self.rqs[source].cfs.nr_running > 1 {
+            if self.rqs[source].cfs.h_nr_running > 1 {
                 env.scan = TaskScan {
-                    loop_max: self.tunables.nr_migrate.min(self.rqs[source].cfs.nr_running),
+                    loop_max: self.tunables.nr_migrate.min(self.rqs[source].cfs.h_nr_running),
                     ..TaskScan::default()
                 };
                 ld_moved += self.pull_tasks(cpu, level, idle, &mut excluded, &mut env);
@@ -361,15 +362,19 @@ impl Sim<'_> {
             self.update_rq_clock(pass.src_cpu);
             let mut detached = std::mem::take(&mut self.detached);
             {
-                let virtual_clock = clock_of(&self.rqs[pass.src_cpu].cfs, &self.tasks);
+                self.update_h_load(pass.src_cpu);
+                let running = self.running_task(pass.src_cpu);
+                let virtual_clock = clock_of(&self.rqs[pass.src_cpu].cfs, self.entities());
                 let rq = &mut self.rqs[pass.src_cpu];
                 let mut queue = EngineQueue {
                     tasks: &mut self.tasks,
+                    groups: &self.groups,
+                    root_load: rq.cfs.avg.load_avg,
                     head: &mut rq.list_head,
                     tail: &mut rq.list_tail,
-                    nr_running: rq.cfs.nr_running,
+                    nr_running: rq.cfs.h_nr_running,
                     clock: rq.clock,
-                    running: rq.cfs.curr,
+                    running,
                     next: rq.cfs.next,
                     last: rq.cfs.last,
                     virtual_clock,
@@ -487,19 +492,22 @@ impl Sim<'_> {
         let target = usize::from(self.rqs[cpu].push_cpu);
         self.rqs[cpu].active_balance = false;
         let level = self.topo.per_cpu[target].iter().position(|sd| sd.span.test(cpu));
-        let Some(level) = level.filter(|_| self.rqs[cpu].cfs.nr_running > 0) else { return };
+        let Some(level) = level.filter(|_| self.rqs[cpu].cfs.h_nr_running > 0) else { return };
         let sd = &self.topo.per_cpu[target][level];
         self.record.domain(target, level).alb_count += 1;
         self.update_rq_clock(cpu);
         let found = {
-            let virtual_clock = clock_of(&self.rqs[cpu].cfs, &self.tasks);
+            self.update_h_load(cpu);
+            let virtual_clock = clock_of(&self.rqs[cpu].cfs, self.entities());
             let rq = &mut self.rqs[cpu];
             let mut detached = std::mem::take(&mut self.detached);
             let queue = EngineQueue {
                 tasks: &mut self.tasks,
+                groups: &self.groups,
+                root_load: rq.cfs.avg.load_avg,
                 head: &mut rq.list_head,
                 tail: &mut rq.list_tail,
-                nr_running: rq.cfs.nr_running,
+                nr_running: rq.cfs.h_nr_running,
                 clock: rq.clock,
                 running: NO_TASK,
                 next: rq.cfs.next,
@@ -565,7 +573,8 @@ impl Sim<'_> {
     /// update_blocked_averages(): ages the queue's signals although nothing happens on it.
     fn update_blocked_averages(&mut self, cpu: usize) {
         self.update_rq_clock(cpu);
-        self.update_cfs_rq_load_avg(cpu);
+        self.update_blocked_groups(cpu);
+        self.update_cfs_rq_load_avg(QueueId::root(cpu));
         let jiffies = self.jiffies();
         let rq = &mut self.rqs[cpu];
         rq.last_blocked_load_update_tick = jiffies;
@@ -616,7 +625,7 @@ impl Sim<'_> {
             let misfit = self.stats.misfit_task_load[cpu] != 0
                 && self.topo.per_cpu[cpu].iter().any(|sd| sd.flags.has(SdFlags::ASYM_CPUCAPACITY));
             let busy_llc = self.topo.llc_level[cpu].is_some() && self.nr_busy_cpus[self.topo.llc_id[cpu]] > 1;
-            if rq.cfs.nr_running >= 2 || (rq.cfs.nr_running >= 1 && reduced) || misfit || busy_llc {
+            if rq.cfs.h_nr_running >= 2 || (rq.cfs.h_nr_running >= 1 && reduced) || misfit || busy_llc {
                 work = Some(KickWork::Balance);
             }
         }
@@ -788,6 +797,9 @@ impl PassState {
 /// dequeues them after.
 struct EngineQueue<'a> {
     tasks: &'a mut Vec<Task>,
+    groups: &'a TaskGroups,
+    /// load_avg of the CPU.
+    root_load: u64,
     head: &'a mut TaskId,
     tail: &'a mut TaskId,
     nr_running: u32,
@@ -822,17 +834,24 @@ impl SrcQueue for EngineQueue<'_> {
 
     fn view(&self, id: TaskRef) -> TaskView<'_> {
         let task = &self.tasks[id as usize];
+        let queue = QueueId { cpu: task.cpu, group: task.group };
+        let (next, last, clock) = if queue.group == ROOT_GROUP {
+            (self.next, self.last, self.virtual_clock)
+        } else {
+            let cfs = &self.groups.queues[self.groups.index(queue)].cfs;
+            (cfs.next, cfs.last, clock_of(cfs, Entities { tasks: self.tasks, groups: self.groups, rqs: &[] }))
+        };
         TaskView {
-            load: task.se.avg.load_avg,
+            load: task_h_load(self.groups, queue, self.root_load, task.se.avg.load_avg),
             util: super::fair::task_util_est(&task.se, self.util_est),
             age_ns: self.clock as i64 - task.se.exec_start as i64,
             running: id == self.running,
             idle_policy: false,
-            next_buddy: id == self.next,
-            last_buddy: id == self.last,
+            next_buddy: id == next,
+            last_buddy: id == last,
             throttled: false,
             per_cpu_kthread: false,
-            eligible: self.virtual_clock.entity_eligible(task.se.vruntime),
+            eligible: clock.entity_eligible(task.se.vruntime),
             allowed: task.allowed.as_deref(),
             numa: None,
         }
@@ -846,7 +865,7 @@ impl SrcQueue for EngineQueue<'_> {
     fn detach(&mut self, task: TaskRef) {
         list_remove(self.tasks, self.head, self.tail, task);
         self.nr_running -= 1;
-        if self.virtual_clock.avg_load != 0 {
+        if self.virtual_clock.avg_load != 0 && self.tasks[task as usize].group == ROOT_GROUP {
             let se = &self.tasks[task as usize].se;
             self.virtual_clock.sub(se.vruntime, se.weight);
         }

@@ -36,6 +36,7 @@ fn setup_with(machine: MachineSpec, kernel: KernelSpec, nices: &[i32]) -> Setup 
     let task = |&nice: &i32| TaskSpec::new(0, LoadWeight::from_nice(nice).expect("a nice value"));
     setup.load = Load {
         tasks: nices.iter().map(task).collect(),
+        groups: vec![],
         ops: vec![Op::Exit],
         channels: vec![],
         barriers: vec![],

@@ -1,9 +1,11 @@
 //! The fair class on one runqueue: clocks, accounting, enqueue and dequeue, pick, tick, preemption.
 //!
-//! kernel/sched/fair.c on root queues; what generations do differently goes through `self.kernel`.
+//! kernel/sched/fair.c; what generations do differently goes through `self.kernel`. Each step names a queue: a CPU's own, or
+//! that of a group on it (`super::groups`).
 
 use super::Sim;
-use super::rq::{NO_TASK, TaskId, TaskState, UTIL_AVG_UNCHANGED};
+use super::groups::{Entities, QueueId, ROOT_GROUP};
+use super::rq::{CfsRq, EntityId, NO_TASK, SchedEntity, TaskId, TaskState, UTIL_AVG_UNCHANGED};
 use super::timeline::vruntime_before;
 use crate::kernels::eevdf::{self, entity_lag};
 use crate::kernels::queue::{ChargeVerdict, Placement, Placing, QueueEnv, QueueForm, TickVerdict};
@@ -18,7 +20,7 @@ macro_rules! queue_env {
             queue: &$sim.kernel.queue,
             tunables: $sim.tunables,
             features: $sim.features,
-            tasks: &$sim.tasks,
+            entities: Entities { tasks: &$sim.tasks, groups: &$sim.groups, rqs: &$sim.rqs },
         }
     };
 }
@@ -64,81 +66,134 @@ impl Sim<'_> {
         }
     }
 
-    /// update_curr(): charges the running entity for the time since it was last charged.
+    /// An entity by its number.
+    #[inline]
+    pub(super) fn se(&self, entity: EntityId) -> &SchedEntity {
+        self.entities().se(entity)
+    }
+
+    /// An entity by its number, to change.
+    #[inline]
+    pub(super) fn se_mut(&mut self, entity: EntityId) -> &mut SchedEntity {
+        se_mut!(self, entity)
+    }
+
+    /// A queue by its number, to change.
+    #[inline]
+    fn cfs_mut(&mut self, queue: QueueId) -> &mut CfsRq {
+        cfs_mut!(self, queue)
+    }
+
+    /// Charges what runs on a CPU, on every level.
+    #[cfg(test)]
     pub(super) fn update_curr(&mut self, cpu: usize) {
-        let rq = &mut self.rqs[cpu];
-        let curr = rq.cfs.curr;
+        let mut level = self.running_entity(cpu).map(|(queue, _)| queue);
+        while let Some(queue) = level {
+            self.update_curr_of(queue);
+            level = self.groups.parent(queue).map(|(above, _)| above);
+        }
+    }
+
+    /// update_curr(): charges a queue's running entity for the time since it was last charged.
+    pub(super) fn update_curr_of(&mut self, queue: QueueId) {
+        let clock = self.rqs[usize::from(queue.cpu)].clock;
+        let curr = self.entities().cfs(queue).curr;
         if curr == NO_TASK {
             return;
         }
-        let se = &mut self.tasks[curr as usize].se;
-        let delta_exec = rq.clock.saturating_sub(se.exec_start);
+        let se = se_mut!(self, curr);
+        let delta_exec = clock.saturating_sub(se.exec_start);
         if delta_exec == 0 {
             return;
         }
-        se.exec_start = rq.clock;
+        se.exec_start = clock;
         se.sum_exec_runtime += delta_exec;
         se.vruntime = se.vruntime.wrapping_add(calc_delta_fair(delta_exec, se.weight, se.inv_weight));
         match self.queue_form {
-            QueueForm::Vruntime => self.update_min_vruntime(cpu),
-            QueueForm::Deadline => self.update_deadline(cpu, curr),
+            QueueForm::Vruntime => self.update_min_vruntime(queue),
+            QueueForm::Deadline => self.update_deadline(queue, curr),
         }
     }
 
     /// update_deadline() and what update_curr() does after it.
-    fn update_deadline(&mut self, cpu: usize, curr: TaskId) {
+    fn update_deadline(&mut self, queue: QueueId, curr: EntityId) {
         let ChargeVerdict { renewed, resched } = {
             let env = queue_env!(self);
-            (self.kernel.queue.update_deadline.f)(&env, &self.rqs[cpu].cfs)
+            (self.kernel.queue.update_deadline.f)(&env, env.entities.cfs(queue))
         };
         if let Some((deadline, slice_ns)) = renewed {
-            let se = &mut self.tasks[curr as usize].se;
+            let se = se_mut!(self, curr);
             se.deadline = deadline;
             se.slice_ns = slice_ns;
             se.slice_protected = false;
         }
         if resched {
-            self.resched_curr(cpu);
-            self.clear_buddies(cpu, curr);
+            self.resched_curr(usize::from(queue.cpu));
+            self.clear_buddies(queue, curr);
         }
     }
 
     /// update_min_vruntime(): the queue's virtual clock follows its least entity, and never goes back.
-    fn update_min_vruntime(&mut self, cpu: usize) {
-        let cfs = &mut self.rqs[cpu].cfs;
-        let curr = (cfs.curr != NO_TASK).then(|| &self.tasks[cfs.curr as usize].se).filter(|se| se.on_rq);
+    fn update_min_vruntime(&mut self, queue: QueueId) {
+        let cfs = self.entities().cfs(queue);
+        let curr = (cfs.curr != NO_TASK).then(|| self.se(cfs.curr)).filter(|se| se.on_rq);
         let least = match (curr.map(|se| se.vruntime), cfs.timeline.first()) {
             (Some(curr), Some((first, _))) if vruntime_before(first, curr) => first,
             (Some(curr), _) => curr,
             (None, Some((first, _))) => first,
             (None, None) => cfs.min_vruntime,
         };
+        let cfs = self.cfs_mut(queue);
         if vruntime_before(cfs.min_vruntime, least) {
             cfs.min_vruntime = least;
         }
     }
 
-    /// update_cfs_rq_load_avg(): takes off what left while asleep, then ages the queue's signals.
-    pub(super) fn update_cfs_rq_load_avg(&mut self, cpu: usize) {
+    /// update_cfs_rq_load_avg(): takes off what left while asleep, then ages the queue's signals. True if they changed.
+    pub(super) fn update_cfs_rq_load_avg(&mut self, queue: QueueId) -> bool {
         let form = self.pelt_form;
-        let rq = &mut self.rqs[cpu];
+        let rq = &self.rqs[usize::from(queue.cpu)];
         let now = rq.clock_pelt - rq.lost_idle_time;
-        let cfs = &mut rq.cfs;
+        if queue.group != ROOT_GROUP {
+            self.propagate_removed(queue);
+        }
+        let cfs = cfs_mut!(self, queue);
         let mut changed = pelt::apply_removed(&mut cfs.avg, &mut cfs.removed, self.pelt_table, form);
         let runnable = match form {
-            PeltForm::Modern => u64::from(cfs.nr_running),
-            // Without groups the runnable weight of the queue is its weight.
-            PeltForm::Old => cfs.load.weight,
+            PeltForm::Modern => u64::from(cfs.h_nr_running),
+            PeltForm::Old => cfs.runnable_weight,
         };
         changed |=
             cfs.avg.update_cfs_rq(self.pelt_table, form, now, cfs.load.weight, runnable, cfs.curr != NO_TASK);
         if changed {
-            self.mirror_signals(cpu);
+            self.mirror_signals(queue);
         }
+        changed
     }
 
-    /// Copies the queue's signals to the arrays that balance decisions read.
-    fn mirror_signals(&mut self, cpu: usize) {
+    /// The group's entity will hear of what left while asleep.
+    fn propagate_removed(&mut self, queue: QueueId) {
+        let index = self.groups.index(queue);
+        let below = &mut self.groups.queues[index];
+        if below.cfs.removed.nr == 0 {
+            return;
+        }
+        let sum = match self.pelt_form {
+            PeltForm::Old => std::mem::take(&mut below.removed_runnable_sum),
+            PeltForm::Modern => {
+                let divider = u64::from(self.pelt_table.divider(below.cfs.avg.period_contrib));
+                below.cfs.removed.runnable_avg.wrapping_mul(divider) >> 10
+            }
+        };
+        self.add_tg_cfs_propagate(queue, (sum as i64).wrapping_neg());
+    }
+
+    /// Copies a CPU's signals to the arrays that balance decisions read.
+    pub(super) fn mirror_signals(&mut self, queue: QueueId) {
+        if queue.group != ROOT_GROUP {
+            return;
+        }
+        let cpu = usize::from(queue.cpu);
         let cfs = &self.rqs[cpu].cfs;
         self.stats.load[cpu] = (self.kernel.signals.cpu_load.f)(&cfs.avg);
         self.stats.load_avg[cpu] = cfs.avg.load_avg;
@@ -156,110 +211,208 @@ impl Sim<'_> {
     }
 
     /// update_load_avg(): ages an entity and its queue; attaches an entity that comes from elsewhere.
-    fn update_load_avg(&mut self, cpu: usize, task: TaskId, attach: bool) {
+    pub(super) fn update_load_avg(&mut self, queue: QueueId, entity: EntityId, attach: bool) {
         let form = self.pelt_form;
-        let rq = &self.rqs[cpu];
+        let rq = &self.rqs[usize::from(queue.cpu)];
         let now = rq.clock_pelt - rq.lost_idle_time;
-        let running = rq.cfs.curr == task;
-        let se = &mut self.tasks[task as usize].se;
+        let running = self.entities().cfs(queue).curr == entity;
+        let is_group = entity >= self.groups.nr_tasks;
+        let se = se_mut!(self, entity);
         if se.avg.last_update_time != 0 {
             let on_rq = u64::from(se.on_rq);
             let runnable = match form {
-                PeltForm::Modern => u64::from(se.on_rq && !se.sched_delayed),
-                PeltForm::Old => se.weight,
+                PeltForm::Modern if se.sched_delayed => 0,
+                PeltForm::Modern if is_group => se.runnable_weight,
+                PeltForm::Modern => on_rq,
+                PeltForm::Old => se.runnable_weight,
             };
             if se.avg.update_se(self.pelt_table, form, now, se.weight, on_rq, runnable, running) {
                 // cfs_se_util_change(): the stored estimate no longer equals the signal.
                 se.util_est_enqueued &= !UTIL_AVG_UNCHANGED;
             }
         }
-        self.update_cfs_rq_load_avg(cpu);
-        if attach && self.tasks[task as usize].se.avg.last_update_time == 0 {
-            self.attach_entity(cpu, task);
+        let mut changed = self.update_cfs_rq_load_avg(queue);
+        if is_group {
+            changed |= self.propagate_entity_load_avg(queue, entity);
+        }
+        if attach && self.se(entity).avg.last_update_time == 0 {
+            self.attach_entity(queue, entity);
+            self.update_tg_load_avg(queue);
+        } else if changed {
+            self.update_tg_load_avg(queue);
         }
     }
 
-    /// attach_entity_load_avg() on this CPU's queue.
-    fn attach_entity(&mut self, cpu: usize, task: TaskId) {
-        let se = &mut self.tasks[task as usize].se;
-        let cfs = &mut self.rqs[cpu].cfs;
+    /// attach_entity_load_avg() on a queue.
+    fn attach_entity(&mut self, queue: QueueId, entity: EntityId) {
+        let (cfs, se) = (cfs_mut!(self, queue), se_mut!(self, entity));
         pelt::attach_entity_load_avg(&mut cfs.avg, &mut se.avg, se.weight, self.pelt_table, self.pelt_form);
-        self.mirror_signals(cpu);
+        let runnable_sum = se.avg.load_sum as i64;
+        self.add_tg_cfs_propagate(queue, runnable_sum);
+        self.mirror_signals(queue);
     }
 
     /// post_init_entity_util_avg() and attach_entity_cfs_rq() of a new task.
     pub(super) fn attach_new_task(&mut self, cpu: usize, task: TaskId) {
         let form = self.pelt_form;
-        let se = &mut self.tasks[task as usize].se;
-        let cfs = &self.rqs[cpu].cfs.avg;
+        let queue = self.task_cfs_rq(cpu, task);
+        let (cfs, se) = (cfs_mut!(self, queue), se_mut!(self, task));
         let cpu_scale = self.stats.capacity_orig[cpu];
-        pelt::post_init_entity_util_avg(&mut se.avg, cfs, cpu_scale, se.weight, form);
+        pelt::post_init_entity_util_avg(&mut se.avg, &cfs.avg, cpu_scale, se.weight, form);
         se.avg.runnable_avg = (self.kernel.signals.new_task_runnable.f)(&se.avg, cpu_scale);
-        self.update_cfs_rq_load_avg(cpu);
-        self.attach_entity(cpu, task);
+        self.update_cfs_rq_load_avg(queue);
+        self.attach_entity(queue, task);
+        self.update_tg_load_avg(queue);
+        self.propagate_entity_cfs_rq(queue);
     }
 
     /// enqueue_task_fair() and add_nr_running().
     pub(super) fn enqueue_task(&mut self, cpu: usize, task: TaskId, why: Why) {
-        let id = task as usize;
-        if !self.tasks[id].se.sched_delayed {
+        if !self.tasks[task as usize].se.sched_delayed {
             self.util_est_enqueue(cpu, task);
         }
-        self.update_curr(cpu);
-        if self.queue_form == QueueForm::Vruntime && why != Why::Sleep {
-            let min_vruntime = self.rqs[cpu].cfs.min_vruntime;
-            let se = &mut self.tasks[id].se;
-            se.vruntime = se.vruntime.wrapping_add(min_vruntime);
-        }
-        self.update_load_avg(cpu, task, true);
-        if self.pelt_form == PeltForm::Old {
-            let se = &self.tasks[id].se;
-            pelt::enqueue_runnable_load_avg(&mut self.rqs[cpu].cfs.avg, &se.avg, se.weight);
-            self.mirror_signals(cpu);
-        }
-        match (self.queue_form, why) {
-            // A new task was placed at its fork.
-            (QueueForm::Vruntime, Why::New | Why::Move) => {}
-            (_, Why::New) => self.place(cpu, task, Placing::New),
-            (_, Why::Move) => self.place(cpu, task, Placing::Move),
-            (_, Why::Sleep | Why::WakeElsewhere | Why::Exit) => self.place(cpu, task, Placing::Wakeup),
+        let mut queue = self.task_cfs_rq(cpu, task);
+        self.enqueue_entity(queue, task, why);
+        self.cfs_mut(queue).h_nr_running += 1;
+        while let Some((above, entity)) = self.groups.parent(queue) {
+            if self.se(entity).on_rq {
+                if self.se(entity).sched_delayed {
+                    self.requeue_delayed_entity(above, entity);
+                }
+                self.update_ancestors(queue, 1);
+                break;
+            }
+            self.take_min_slice(queue, entity);
+            self.enqueue_entity(above, entity, Why::Sleep);
+            self.cfs_mut(above).h_nr_running += 1;
+            queue = above;
         }
         self.list_push_head(cpu, task);
-        let cfs = &mut self.rqs[cpu].cfs;
-        cfs.load.add(self.tasks[id].se.weight);
-        cfs.nr_running += 1;
-        let task_ref = &mut self.tasks[id];
-        task_ref.se.on_rq = true;
-        task_ref.queued_since_ns = self.now;
-        self.timeline_insert(cpu, task);
+        self.tasks[task as usize].queued_since_ns = self.now;
         if !self.tasks[task as usize].se.sched_delayed {
             self.record.task_state(self.now, task, cpu, TaskTraceState::Waiting);
         }
         self.nr_running_changed(cpu);
     }
 
+    /// enqueue_entity().
+    fn enqueue_entity(&mut self, queue: QueueId, entity: EntityId, why: Why) {
+        self.update_curr_of(queue);
+        if self.queue_form == QueueForm::Vruntime && why != Why::Sleep {
+            let min_vruntime = self.entities().cfs(queue).min_vruntime;
+            let se = self.se_mut(entity);
+            se.vruntime = se.vruntime.wrapping_add(min_vruntime);
+        }
+        self.update_load_avg(queue, entity, true);
+        self.update_cfs_group(entity);
+        if self.pelt_form == PeltForm::Old {
+            let (cfs, se) = (cfs_mut!(self, queue), se_mut!(self, entity));
+            pelt::enqueue_runnable_load_avg(&mut cfs.avg, &se.avg, se.runnable_weight);
+            cfs.runnable_weight += se.runnable_weight;
+            self.mirror_signals(queue);
+        }
+        match (self.queue_form, why) {
+            // A new task was placed at its fork.
+            (QueueForm::Vruntime, Why::New | Why::Move) => {}
+            (_, Why::New) => self.place(queue, entity, Placing::New),
+            (_, Why::Move) => self.place(queue, entity, Placing::Move),
+            (_, Why::Sleep | Why::WakeElsewhere | Why::Exit) => self.place(queue, entity, Placing::Wakeup),
+        }
+        let (cfs, se) = (cfs_mut!(self, queue), se_mut!(self, entity));
+        cfs.load.add(se.weight);
+        cfs.nr_running += 1;
+        se.on_rq = true;
+        self.timeline_insert(queue, entity);
+    }
+
+    /// The levels above a queue whose entities stay where they are hear of `tasks` more or fewer below them.
+    fn update_ancestors(&mut self, mut queue: QueueId, tasks: i32) {
+        while let Some((above, entity)) = self.groups.parent(queue) {
+            self.update_load_avg(above, entity, false);
+            self.update_cfs_group(entity);
+            self.take_min_slice(queue, entity);
+            let cfs = self.cfs_mut(above);
+            cfs.h_nr_running = cfs.h_nr_running.wrapping_add_signed(tasks);
+            queue = above;
+        }
+    }
+
+    /// cfs_rq_min_slice(): a group's entity asks for the shortest slice of those in its queue.
+    fn take_min_slice(&mut self, below: QueueId, entity: EntityId) {
+        if self.queue_form == QueueForm::Vruntime {
+            return;
+        }
+        let cfs = self.entities().cfs(below);
+        let queued = cfs.timeline.iter().map(|(_, id)| id).chain((cfs.curr != NO_TASK).then_some(cfs.curr));
+        if let Some(slice_ns) = queued.map(|id| self.se(id).slice_ns).min() {
+            let se = self.se_mut(entity);
+            se.slice_ns = slice_ns;
+            se.custom_slice = true;
+        }
+    }
+
     /// dequeue_task_fair() and sub_nr_running(); a task that falls asleep may stay queued instead.
     pub(super) fn dequeue_task(&mut self, cpu: usize, task: TaskId, why: Why) {
-        self.update_curr(cpu);
-        if why == Why::Sleep && self.delays_dequeue(cpu, task) {
-            self.update_load_avg(cpu, task, false);
+        let queue = self.task_cfs_rq(cpu, task);
+        self.update_curr_of(queue);
+        if why == Why::Sleep && self.delays_dequeue(queue, task) {
+            self.update_load_avg(queue, task, false);
             self.util_est_dequeue(cpu, task, true);
-            if self.rqs[cpu].cfs.next == task {
-                self.rqs[cpu].cfs.next = NO_TASK;
-            }
+            self.clear_buddies(queue, task);
             self.tasks[task as usize].se.sched_delayed = true;
             return;
         }
-        self.dequeue_entity(cpu, task, why);
+        self.dequeue_entities(queue, task, why);
+        self.list_remove(cpu, task);
+        // The queue has not expected anything of a delayed entity since it fell asleep.
+        if !self.tasks[task as usize].se.sched_delayed {
+            self.util_est_dequeue(cpu, task, matches!(why, Why::Sleep | Why::Exit));
+        }
+        self.nr_running_changed(cpu);
     }
 
     /// The end of a delayed dequeue: the entity has paid what it owed, and leaves.
-    fn finish_delayed_dequeue(&mut self, cpu: usize, task: TaskId) {
-        self.dequeue_entity(cpu, task, Why::Sleep);
-        let se = &mut self.tasks[task as usize].se;
+    fn finish_delayed_dequeue(&mut self, queue: QueueId, entity: EntityId) {
+        self.dequeue_entities(queue, entity, Why::Sleep);
+        if entity < self.groups.nr_tasks {
+            self.list_remove(usize::from(queue.cpu), entity);
+        }
+        let delay_zero = self.features.delay_zero;
+        let se = self.se_mut(entity);
         se.sched_delayed = false;
-        if self.features.delay_zero {
+        if delay_zero {
             se.vlag = se.vlag.min(0);
+        }
+        self.nr_running_changed(usize::from(queue.cpu));
+    }
+
+    /// dequeue_entities(), the loops of dequeue_task_fair(): the entity leaves, and every group that it leaves empty.
+    fn dequeue_entities(&mut self, mut queue: QueueId, entity: EntityId, why: Why) {
+        let tasks = i32::from(entity < self.groups.nr_tasks);
+        self.dequeue_entity(queue, entity, why);
+        loop {
+            let cfs = self.cfs_mut(queue);
+            cfs.h_nr_running = cfs.h_nr_running.wrapping_add_signed(-tasks);
+            let empty = cfs.load.weight == 0;
+            let Some((above, parent)) = self.groups.parent(queue) else { return };
+            if !empty {
+                if matches!(why, Why::Sleep | Why::Exit) {
+                    // Who runs next had better be of the same group.
+                    self.set_next_buddy(above, parent);
+                }
+                self.update_ancestors(queue, -tasks);
+                return;
+            }
+            self.update_curr_of(above);
+            if self.delays_dequeue(above, parent) {
+                self.update_load_avg(above, parent, false);
+                self.clear_buddies(above, parent);
+                self.se_mut(parent).sched_delayed = true;
+                self.update_ancestors(queue, -tasks);
+                return;
+            }
+            self.dequeue_entity(above, parent, Why::Sleep);
+            queue = above;
         }
     }
 
@@ -267,167 +420,185 @@ impl Sim<'_> {
     pub(super) fn requeue_delayed(&mut self, cpu: usize, task: TaskId) {
         self.util_est_enqueue(cpu, task);
         self.stats.util[cpu] = self.cpu_util(cpu);
+        self.requeue_delayed_entity(self.task_cfs_rq(cpu, task), task);
+        self.record.task_state(self.now, task, cpu, TaskTraceState::Waiting);
+        self.tasks[task as usize].queued_since_ns = self.now;
+    }
+
+    /// requeue_delayed_entity().
+    fn requeue_delayed_entity(&mut self, queue: QueueId, entity: EntityId) {
         if self.features.delay_zero {
-            self.update_entity_lag(cpu, task);
-            if self.tasks[task as usize].se.vlag > 0 {
+            self.update_entity_lag(queue, entity);
+            if self.se(entity).vlag > 0 {
                 // It has waited for longer than it owed: placed anew, without the surplus.
-                self.timeline_remove(cpu, task);
-                self.rqs[cpu].cfs.nr_running -= 1;
-                self.tasks[task as usize].se.vlag = 0;
-                self.place(cpu, task, Placing::Wakeup);
-                self.rqs[cpu].cfs.nr_running += 1;
-                self.timeline_insert(cpu, task);
+                self.timeline_remove(queue, entity);
+                self.cfs_mut(queue).nr_running -= 1;
+                self.se_mut(entity).vlag = 0;
+                self.place(queue, entity, Placing::Wakeup);
+                self.cfs_mut(queue).nr_running += 1;
+                self.timeline_insert(queue, entity);
             }
         }
-        self.update_load_avg(cpu, task, false);
-        self.record.task_state(self.now, task, cpu, TaskTraceState::Waiting);
-        let task = &mut self.tasks[task as usize];
-        task.se.sched_delayed = false;
-        task.queued_since_ns = self.now;
+        self.update_load_avg(queue, entity, false);
+        self.se_mut(entity).sched_delayed = false;
     }
 
-    /// Whether a task that falls asleep stays queued.
-    fn delays_dequeue(&self, cpu: usize, task: TaskId) -> bool {
+    /// Whether an entity that falls asleep stays queued.
+    fn delays_dequeue(&self, queue: QueueId, entity: EntityId) -> bool {
         let env = queue_env!(self);
         self.queue_form == QueueForm::Deadline
-            && (self.kernel.queue.delay_dequeue.f)(&env, &self.rqs[cpu].cfs, &self.tasks[task as usize].se)
+            && (self.kernel.queue.delay_dequeue.f)(&env, env.entities.cfs(queue), env.entities.se(entity))
     }
 
-    /// dequeue_entity() and sub_nr_running().
-    fn dequeue_entity(&mut self, cpu: usize, task: TaskId, why: Why) {
-        let id = task as usize;
-        self.update_load_avg(cpu, task, false);
+    /// dequeue_entity().
+    fn dequeue_entity(&mut self, queue: QueueId, entity: EntityId, why: Why) {
+        self.update_curr_of(queue);
+        self.update_load_avg(queue, entity, false);
         if self.pelt_form == PeltForm::Old {
-            let se = &self.tasks[id].se;
-            pelt::dequeue_runnable_load_avg(&mut self.rqs[cpu].cfs.avg, &se.avg, se.weight);
-            self.mirror_signals(cpu);
+            let (cfs, se) = (cfs_mut!(self, queue), se_mut!(self, entity));
+            pelt::dequeue_runnable_load_avg(&mut cfs.avg, &se.avg, se.runnable_weight);
+            cfs.runnable_weight -= se.runnable_weight;
+            self.mirror_signals(queue);
         }
-        self.clear_buddies(cpu, task);
+        self.clear_buddies(queue, entity);
         if self.queue_form == QueueForm::Deadline {
-            self.update_entity_lag(cpu, task);
+            self.update_entity_lag(queue, entity);
         }
-        if self.rqs[cpu].cfs.curr == task {
-            self.rqs[cpu].cfs.curr = NO_TASK;
+        if self.entities().cfs(queue).curr == entity {
+            self.cfs_mut(queue).curr = NO_TASK;
         } else {
-            self.timeline_remove(cpu, task);
+            self.timeline_remove(queue, entity);
         }
-        let cfs = &mut self.rqs[cpu].cfs;
-        let se = &mut self.tasks[id].se;
+        let (cfs, se) = (cfs_mut!(self, queue), se_mut!(self, entity));
         se.on_rq = false;
         cfs.load.sub(se.weight);
         cfs.nr_running -= 1;
+        if self.queue_form == QueueForm::Vruntime && why == Why::Move {
+            se.vruntime = se.vruntime.wrapping_sub(cfs.min_vruntime);
+        }
+        self.update_cfs_group(entity);
         match self.queue_form {
-            QueueForm::Vruntime => {
-                if why == Why::Move {
-                    se.vruntime = se.vruntime.wrapping_sub(cfs.min_vruntime);
-                }
-                self.update_min_vruntime(cpu);
-            }
+            QueueForm::Vruntime => self.update_min_vruntime(queue),
             QueueForm::Deadline => {
                 if why == Why::Move && self.features.place_rel_deadline {
+                    let se = self.se_mut(entity);
                     se.deadline = se.deadline.wrapping_sub(se.vruntime);
                     se.rel_deadline = true;
                 }
             }
         }
-        self.list_remove(cpu, task);
-        // The queue has not expected anything of a delayed entity since it fell asleep.
-        if !self.tasks[id].se.sched_delayed {
-            self.util_est_dequeue(cpu, task, matches!(why, Why::Sleep | Why::Exit));
-        }
-        self.nr_running_changed(cpu);
     }
 
     /// update_entity_lag(); the average that it needs becomes the reference of the queue's sums.
-    fn update_entity_lag(&mut self, cpu: usize, task: TaskId) {
-        let average = self.update_zero_vruntime(cpu);
-        let se = &mut self.tasks[task as usize].se;
-        se.vlag = entity_lag(average, se, self.tunables.tick_ns);
+    fn update_entity_lag(&mut self, queue: QueueId, entity: EntityId) {
+        let average = self.update_zero_vruntime(queue);
+        let tick_ns = self.tunables.tick_ns;
+        let se = self.se_mut(entity);
+        se.vlag = entity_lag(average, se, tick_ns);
     }
 
     /// Moves the reference of the queue's sums to their average, and returns it.
-    fn update_zero_vruntime(&mut self, cpu: usize) -> u64 {
-        let cfs = &mut self.rqs[cpu].cfs;
-        let average = eevdf::clock_of(cfs, &self.tasks).avg_vruntime();
-        cfs.clock.set_zero_vruntime(average);
+    fn update_zero_vruntime(&mut self, queue: QueueId) -> u64 {
+        let average = self.average_vruntime(queue);
+        self.cfs_mut(queue).clock.set_zero_vruntime(average);
         average
     }
 
+    /// avg_vruntime() of a queue by deadline.
+    pub(super) fn average_vruntime(&self, queue: QueueId) -> u64 {
+        let entities = self.entities();
+        eevdf::clock_of(entities.cfs(queue), entities).avg_vruntime()
+    }
+
     /// __enqueue_entity(): the entity waits in the queue's order.
-    fn timeline_insert(&mut self, cpu: usize, task: TaskId) {
-        let cfs = &mut self.rqs[cpu].cfs;
-        let se = &self.tasks[task as usize].se;
+    pub(super) fn timeline_insert(&mut self, queue: QueueId, entity: EntityId) {
+        let (cfs, se) = (cfs_mut!(self, queue), se_mut!(self, entity));
         match self.queue_form {
-            QueueForm::Vruntime => cfs.timeline.insert(se.vruntime, task),
+            QueueForm::Vruntime => cfs.timeline.insert(se.vruntime, entity),
             QueueForm::Deadline => {
                 cfs.clock.add(se.vruntime, se.weight);
-                cfs.timeline.insert(se.deadline, task);
+                cfs.timeline.insert(se.deadline, entity);
             }
         }
     }
 
     /// __dequeue_entity(): it no longer waits.
-    fn timeline_remove(&mut self, cpu: usize, task: TaskId) {
-        let cfs = &mut self.rqs[cpu].cfs;
-        let se = &self.tasks[task as usize].se;
+    pub(super) fn timeline_remove(&mut self, queue: QueueId, entity: EntityId) {
+        let (cfs, se) = (cfs_mut!(self, queue), se_mut!(self, entity));
         match self.queue_form {
-            QueueForm::Vruntime => cfs.timeline.remove(se.vruntime, task),
+            QueueForm::Vruntime => cfs.timeline.remove(se.vruntime, entity),
             QueueForm::Deadline => {
                 cfs.clock.sub(se.vruntime, se.weight);
-                cfs.timeline.remove(se.deadline, task);
+                cfs.timeline.remove(se.deadline, entity);
             }
         }
     }
 
     /// detach_entity_cfs_rq() of a task that migrates while runnable.
     pub(super) fn detach_entity(&mut self, cpu: usize, task: TaskId) {
-        let se = &mut self.tasks[task as usize].se;
-        let cfs = &mut self.rqs[cpu].cfs;
+        let queue = self.task_cfs_rq(cpu, task);
+        let (cfs, se) = (cfs_mut!(self, queue), se_mut!(self, task));
         pelt::detach_entity_load_avg(&mut cfs.avg, &se.avg, se.weight, self.pelt_form);
         se.avg.last_update_time = 0;
-        self.mirror_signals(cpu);
+        let runnable_sum = (se.avg.load_sum as i64).wrapping_neg();
+        self.add_tg_cfs_propagate(queue, runnable_sum);
+        self.update_tg_load_avg(queue);
+        self.propagate_entity_cfs_rq(queue);
+        self.mirror_signals(queue);
     }
 
     /// migrate_task_rq_fair() of a sleeping task: its share of the old queue goes at that queue's next update.
     pub(super) fn remove_entity(&mut self, cpu: usize, task: TaskId) {
         let form = self.pelt_form;
-        let se = &mut self.tasks[task as usize].se;
-        let cfs = &mut self.rqs[cpu].cfs;
+        let queue = self.task_cfs_rq(cpu, task);
+        let (cfs, se) = (cfs_mut!(self, queue), se_mut!(self, task));
         let last_update_time = cfs.avg.last_update_time;
         let table = self.pelt_table;
         pelt::remove_entity_load_avg(&mut cfs.removed, &mut se.avg, last_update_time, se.weight, table, form);
         se.avg.last_update_time = 0;
+        if queue.group != ROOT_GROUP {
+            let load_sum = se.avg.load_sum;
+            let index = self.groups.index(queue);
+            let removed = &mut self.groups.queues[index].removed_runnable_sum;
+            *removed = removed.wrapping_add(load_sum);
+        }
     }
 
     /// sync_entity_load_avg(): ages a sleeping task to its queue's last update.
     pub(super) fn sync_entity(&mut self, task: TaskId) {
-        let task = &mut self.tasks[task as usize];
-        let last_update_time = self.rqs[usize::from(task.cpu)].cfs.avg.last_update_time;
+        let queue = self.task_cfs_rq(usize::from(self.tasks[task as usize].cpu), task);
+        let last_update_time = self.entities().cfs(queue).avg.last_update_time;
         let form = self.pelt_form;
+        let task = &mut self.tasks[task as usize];
         pelt::sync_entity_load_avg(&mut task.se.avg, last_update_time, task.se.weight, self.pelt_table, form);
     }
 
     /// pick_next_task_fair(): the next one runs; `prev` gives way unless it is the same. `None` if there is none.
     pub(super) fn pick_next_task(&mut self, cpu: usize, prev: TaskId) -> Option<TaskId> {
+        let mut queue = QueueId::root(cpu);
         let next = loop {
-            if self.rqs[cpu].cfs.nr_running == 0 {
+            if self.entities().cfs(queue).nr_running == 0 {
                 return None;
             }
-            self.update_curr(cpu);
+            self.update_curr_of(queue);
             let next = {
                 let env = queue_env!(self);
-                let cfs = &self.rqs[cpu].cfs;
+                let cfs = env.entities.cfs(queue);
                 (self.kernel.queue.pick_next_entity.f)(&env, cfs, cfs.curr)
             };
-            if !self.tasks[next as usize].se.sched_delayed {
-                break next;
+            if self.se(next).sched_delayed {
+                self.finish_delayed_dequeue(queue, next);
+                queue = QueueId::root(cpu);
+                continue;
             }
-            self.finish_delayed_dequeue(cpu, next);
+            self.clear_buddies(queue, next);
+            match self.groups.group_cfs_rq(next) {
+                Some(below) => queue = below,
+                None => break next,
+            }
         };
-        self.clear_buddies(cpu, next);
         if next != prev {
-            self.put_prev_task(cpu);
-            self.set_next_task(cpu, next);
+            self.switch_entities(cpu, next);
         }
         // The latest to run stands at the head of the list: balancing, which comes from the tail, sees it last.
         self.list_remove(cpu, next);
@@ -435,54 +606,73 @@ impl Sim<'_> {
         Some(next)
     }
 
-    /// put_prev_entity(): the running task goes back among the waiting.
+    /// put_prev_task_fair(): the running task goes back among the waiting.
     pub(super) fn put_prev_task(&mut self, cpu: usize) {
-        let prev = self.rqs[cpu].cfs.curr;
-        if prev == NO_TASK {
-            return;
-        }
-        self.update_curr(cpu);
-        self.timeline_insert(cpu, prev);
-        self.update_load_avg(cpu, prev, false);
-        self.rqs[cpu].cfs.curr = NO_TASK;
-        self.tasks[prev as usize].queued_since_ns = self.now;
-        if self.tasks[prev as usize].state == TaskState::Runnable {
-            self.record.task_state(self.now, prev, cpu, TaskTraceState::Waiting);
+        let mut level = self.running_entity(cpu);
+        while let Some((queue, entity)) = level {
+            self.put_prev_entity(queue, entity);
+            level = self.groups.parent(queue);
         }
     }
 
-    /// set_next_entity(): the task leaves the waiting and runs.
-    fn set_next_task(&mut self, cpu: usize, next: TaskId) {
-        self.timeline_remove(cpu, next);
-        self.update_load_avg(cpu, next, false);
-        let rq = &mut self.rqs[cpu];
-        rq.cfs.curr = next;
-        let task = &mut self.tasks[next as usize];
-        task.se.exec_start = rq.clock;
-        task.se.slice_protected = true;
-        task.se.prev_sum_exec_runtime = task.se.sum_exec_runtime;
+    /// put_prev_entity().
+    pub(super) fn put_prev_entity(&mut self, queue: QueueId, prev: EntityId) {
+        self.update_curr_of(queue);
+        self.timeline_insert(queue, prev);
+        self.update_load_avg(queue, prev, false);
+        self.cfs_mut(queue).curr = NO_TASK;
+        let now = self.now;
+        let Some(task) = self.tasks.get_mut(prev as usize) else { return };
+        task.queued_since_ns = now;
+        if task.state == TaskState::Runnable {
+            self.record.task_state(now, prev, usize::from(queue.cpu), TaskTraceState::Waiting);
+        }
+    }
+
+    /// set_next_entity(): the entity leaves the waiting and runs.
+    pub(super) fn set_next_entity(&mut self, queue: QueueId, next: EntityId) {
+        let cpu = usize::from(queue.cpu);
+        self.timeline_remove(queue, next);
+        self.update_load_avg(queue, next, false);
+        self.cfs_mut(queue).curr = next;
+        let clock = self.rqs[cpu].clock;
+        let se = self.se_mut(next);
+        se.exec_start = clock;
+        se.slice_protected = true;
+        se.prev_sum_exec_runtime = se.sum_exec_runtime;
+        let Some(task) = self.tasks.get(next as usize) else { return };
         self.record.run_delay(cpu, self.now - task.queued_since_ns);
         self.record.task_state(self.now, next, cpu, TaskTraceState::Running);
     }
 
-    /// task_tick_fair(): accounts the running task and takes the CPU from it when its slice is over.
+    /// task_tick_fair(): accounts the running task and takes the CPU from it when a slice is over on some level.
     pub(super) fn task_tick(&mut self, cpu: usize) {
-        let curr = self.rqs[cpu].cfs.curr;
+        let mut level = self.running_entity(cpu);
+        while let Some((queue, entity)) = level {
+            self.entity_tick(queue, entity);
+            level = self.groups.parent(queue);
+        }
+    }
+
+    /// entity_tick().
+    fn entity_tick(&mut self, queue: QueueId, curr: EntityId) {
+        let cpu = usize::from(queue.cpu);
         let need_resched = self.rqs[cpu].need_resched;
-        self.update_curr(cpu);
+        self.update_curr_of(queue);
         if self.rqs[cpu].need_resched && !need_resched {
             self.record.metrics.preemptions_tick += 1;
         }
         if self.queue_form == QueueForm::Deadline {
-            self.update_zero_vruntime(cpu);
+            self.update_zero_vruntime(queue);
         }
-        self.update_load_avg(cpu, curr, false);
-        if self.rqs[cpu].cfs.nr_running < 2 {
+        self.update_load_avg(queue, curr, false);
+        self.update_cfs_group(curr);
+        if self.entities().cfs(queue).nr_running < 2 {
             return;
         }
         let verdict = {
             let env = queue_env!(self);
-            (self.kernel.queue.check_preempt_tick.f)(&env, &self.rqs[cpu].cfs)
+            (self.kernel.queue.check_preempt_tick.f)(&env, env.entities.cfs(queue))
         };
         let slice_over = verdict != TickVerdict::RunOn || (self.rqs[cpu].need_resched && !need_resched);
         self.log_tick(cpu, curr, slice_over);
@@ -492,7 +682,7 @@ impl Sim<'_> {
         self.record.metrics.preemptions_tick += 1;
         self.resched_curr(cpu);
         if verdict == TickVerdict::SliceOver {
-            self.clear_buddies(cpu, curr);
+            self.clear_buddies(queue, curr);
         }
     }
 
@@ -503,50 +693,70 @@ impl Sim<'_> {
             self.resched_curr(cpu);
             return;
         }
-        if self.rqs[cpu].cfs.curr == NO_TASK || curr == task {
+        if self.running_task(cpu) == NO_TASK || curr == task {
             return;
         }
         // check_preempt_wakeup(), check_preempt_wakeup_fair().
         let by_vruntime = self.queue_form == QueueForm::Vruntime;
-        let scale = u64::from(self.rqs[cpu].cfs.nr_running) >= self.tunables.sched_nr_latency;
+        let nr_running = self.entities().cfs(self.task_cfs_rq(cpu, curr)).nr_running;
+        let scale = u64::from(nr_running) >= self.tunables.sched_nr_latency;
         let delayed = self.tasks[task as usize].se.sched_delayed;
         let next_marked = self.features.next_buddy && !forked && if by_vruntime { scale } else { !delayed };
         if next_marked {
-            self.rqs[cpu].cfs.next = task;
+            self.set_next_buddy(self.task_cfs_rq(cpu, task), task);
         }
         if self.rqs[cpu].need_resched || !self.features.wakeup_preemption {
             return;
         }
-        self.update_curr(cpu);
+        let (queue, se, pse) = self.find_matching_se(cpu, curr, task);
+        self.update_curr_of(queue);
         let verdict = {
             let env = queue_env!(self);
-            (self.kernel.queue.check_preempt_wakeup.f)(&env, &self.rqs[cpu].cfs, curr, task)
+            (self.kernel.queue.check_preempt_wakeup.f)(&env, env.entities.cfs(queue), se, pse)
         };
         self.log_preemption(cpu, curr, task, verdict.preempt);
         if verdict.cancel_protection {
-            self.tasks[curr as usize].se.slice_protected = false;
+            self.se_mut(se).slice_protected = false;
         }
         if !verdict.preempt {
             return;
         }
         if by_vruntime && !next_marked {
-            self.rqs[cpu].cfs.next = task;
+            self.set_next_buddy(queue, pse);
         }
         self.record.metrics.preemptions_wakeup += 1;
         self.resched_curr(cpu);
-        if by_vruntime && self.features.last_buddy && scale {
-            self.rqs[cpu].cfs.last = curr;
+        if by_vruntime && self.features.last_buddy && scale && se == curr {
+            let mut level = Some((queue, se));
+            while let Some((queue, entity)) = level {
+                self.cfs_mut(queue).last = entity;
+                level = self.groups.parent(queue);
+            }
         }
     }
 
-    /// clear_buddies(): the task is no longer preferred.
-    fn clear_buddies(&mut self, cpu: usize, task: TaskId) {
-        let cfs = &mut self.rqs[cpu].cfs;
-        if cfs.last == task {
-            cfs.last = NO_TASK;
+    /// set_next_buddy(): the entity is preferred, on every level from here up.
+    fn set_next_buddy(&mut self, queue: QueueId, entity: EntityId) {
+        let mut level = Some((queue, entity));
+        while let Some((queue, entity)) = level.filter(|&(_, entity)| self.se(entity).on_rq) {
+            self.cfs_mut(queue).next = entity;
+            level = self.groups.parent(queue);
         }
-        if cfs.next == task {
-            cfs.next = NO_TASK;
+    }
+
+    /// clear_buddies(): the entity is no longer preferred, nor are the groups that are for its sake.
+    fn clear_buddies(&mut self, queue: QueueId, entity: EntityId) {
+        let mut level = Some((queue, entity));
+        while let Some((queue, entity)) = level {
+            let cfs = self.cfs_mut(queue);
+            let (last, next) = (cfs.last == entity, cfs.next == entity);
+            if last {
+                cfs.last = NO_TASK;
+            }
+            if next {
+                cfs.next = NO_TASK;
+            }
+            level = self.groups.parent(queue).filter(|_| last || next);
         }
     }
 
@@ -555,16 +765,16 @@ impl Sim<'_> {
         task_util_est(&self.tasks[task as usize].se, self.features.util_est)
     }
 
-    /// place_entity() of a task on a CPU's queue.
-    pub(super) fn place_entity(&self, cpu: usize, task: TaskId, placing: Placing) -> Placement {
+    /// place_entity() of an entity on a queue.
+    pub(super) fn place_entity(&self, queue: QueueId, entity: EntityId, placing: Placing) -> Placement {
         let env = queue_env!(self);
-        (self.kernel.queue.place_entity.f)(&env, &self.rqs[cpu].cfs, &self.tasks[task as usize].se, placing)
+        (self.kernel.queue.place_entity.f)(&env, env.entities.cfs(queue), env.entities.se(entity), placing)
     }
 
-    /// Places a task as [`Self::place_entity`] says.
-    fn place(&mut self, cpu: usize, task: TaskId, placing: Placing) {
-        let Placement { vruntime, deadline, slice_ns } = self.place_entity(cpu, task, placing);
-        let se = &mut self.tasks[task as usize].se;
+    /// Places an entity as [`Self::place_entity`] says.
+    fn place(&mut self, queue: QueueId, entity: EntityId, placing: Placing) {
+        let Placement { vruntime, deadline, slice_ns } = self.place_entity(queue, entity, placing);
+        let se = self.se_mut(entity);
         se.vruntime = vruntime;
         se.deadline = deadline;
         se.slice_ns = slice_ns;
@@ -608,7 +818,7 @@ impl Sim<'_> {
 
     /// The queue's number of tasks changed: mirrors, the overload flag, the idle state.
     fn nr_running_changed(&mut self, cpu: usize) {
-        let nr_running = self.rqs[cpu].cfs.nr_running;
+        let nr_running = self.rqs[cpu].cfs.h_nr_running;
         let before = self.stats.nr_running[cpu];
         self.stats.nr_running[cpu] = nr_running;
         self.stats.h_nr_running[cpu] = nr_running;
@@ -623,7 +833,7 @@ impl Sim<'_> {
     /// idle_cpu(): nothing runs, nothing waits, nothing is on its way.
     pub(super) fn update_idle(&mut self, cpu: usize) {
         let rq = &self.rqs[cpu];
-        self.stats.idle[cpu] = rq.curr == NO_TASK && rq.cfs.nr_running == 0 && rq.wake_list.is_empty();
+        self.stats.idle[cpu] = rq.curr == NO_TASK && rq.cfs.h_nr_running == 0 && rq.wake_list.is_empty();
         self.stats.ttwu_pending[cpu] = !rq.wake_list.is_empty();
     }
 
@@ -671,11 +881,11 @@ pub(super) fn list_remove(tasks: &mut [super::rq::Task], head: &mut TaskId, tail
 }
 
 /// task_util_est(), with or without the estimate (UTIL_EST).
-pub(super) fn task_util_est(se: &super::rq::SchedEntity, util_est: bool) -> u64 {
+pub(super) fn task_util_est(se: &SchedEntity, util_est: bool) -> u64 {
     if util_est { se.avg.util_avg.max(u64::from(estimate(se))) } else { se.avg.util_avg }
 }
 
 /// _task_util_est(): the larger of the last activation and the average over activations.
-pub(super) fn estimate(se: &super::rq::SchedEntity) -> u32 {
+pub(super) fn estimate(se: &SchedEntity) -> u32 {
     se.util_est_ewma.max(se.util_est_enqueued) | UTIL_AVG_UNCHANGED
 }

@@ -10,13 +10,13 @@ use super::tunables::{Features, TunableSettings};
 use super::{Setup, Sim};
 use crate::kernels::Kernel;
 use crate::kernels::eevdf::clock_of;
-use crate::load_weight::LoadWeight;
+use crate::load_weight::{LoadWeight, scale_load};
 use crate::pelt::PeltTable;
 use crate::sim::channel::ChannelKind;
 use crate::sim::cost::CostModel;
 use crate::topology::{DomainRules, MachineSpec, build_sched_domains};
 use crate::workload::hackbench::{Ipc, Mode};
-use crate::workload::{Hackbench, Load, TaskSpec};
+use crate::workload::{GroupSpec, Hackbench, Load, TaskSpec};
 
 const MS: u64 = 1_000_000;
 const TICK: u64 = MS;
@@ -41,6 +41,72 @@ fn hogs_of_any_nice_get_their_share_within_a_slice() {
             }
         }
     }
+}
+
+#[test]
+fn groups_get_cpu_time_by_shares_and_their_tasks_by_weight() {
+    // Tasks as (group, nice); groups as (parent, shares).
+    type Case<'a> = (&'a [(u16, i32)], &'a [(u16, u32)]);
+    let cases: [Case<'_>; 4] = [
+        (&[(1, 0), (1, 0), (1, 0), (2, 0)], &[(0, 1024), (0, 1024)]),
+        (&[(0, 0), (1, 0), (1, 5), (2, -5)], &[(0, 2048), (0, 512)]),
+        (&[(0, 3), (1, 0), (2, 0), (2, 4), (3, 0), (3, 0)], &[(0, 1024), (1, 512), (2, 3000)]),
+        (&[(2, 0), (1, 19), (1, -10)], &[(0, 300), (0, 100_000)]),
+    ];
+    for (tasks, groups) in cases {
+        for (kernel, slice_ns) in [("v5.4", 6 * MS), ("v5.7", 6 * MS), ("v6.12", 3 * MS)] {
+            let nices: Vec<i32> = tasks.iter().map(|&(_, nice)| nice).collect();
+            let mut load = hogs(&nices, ENDLESS);
+            for (task, &(group, _)) in load.tasks.iter_mut().zip(tasks) {
+                task.group = group;
+            }
+            load.groups = groups.iter().map(group_spec).collect();
+            let service = service_of(kernel, load, 10_000 * MS);
+            let total: u64 = service.iter().sum();
+            for (task, got) in service.iter().enumerate() {
+                let share = share_of(task, tasks, groups) * total as f64;
+                let error = (*got as f64 - share).abs();
+                let levels = groups.len() as u64 + 1;
+                assert!(
+                    error <= (2 * levels * (slice_ns + TICK)) as f64,
+                    "{kernel} {tasks:?} {groups:?}: task {task} got {got} of {total}, its share is {share}"
+                );
+            }
+        }
+    }
+}
+
+fn group_spec(&(parent, shares): &(u16, u32)) -> GroupSpec {
+    GroupSpec { parent, shares: scale_load(shares) }
+}
+
+/// A hog's part of a CPU: its weight among what is beside it, times its group's part.
+fn share_of(task: usize, tasks: &[(u16, i32)], groups: &[(u16, u32)]) -> f64 {
+    let busy = |group: usize| -> bool {
+        let mut marked = vec![false; groups.len() + 1];
+        for &(mut at, _) in tasks {
+            while at != 0 {
+                marked[usize::from(at)] = true;
+                at = groups[usize::from(at) - 1].0;
+            }
+        }
+        marked[group]
+    };
+    let total = |parent: u16| -> f64 {
+        let of_tasks =
+            tasks.iter().filter(|&&(group, _)| group == parent).map(|&(_, nice)| weight(nice).weight);
+        let of_groups =
+            groups.iter().enumerate().filter(|&(at, &(above, _))| above == parent && busy(at + 1));
+        of_tasks.chain(of_groups.map(|(_, &(_, shares))| scale_load(shares))).sum::<u64>() as f64
+    };
+    let (mut group, nice) = tasks[task];
+    let mut share = weight(nice).weight as f64 / total(group);
+    while group != 0 {
+        let (parent, shares) = groups[usize::from(group) - 1];
+        share *= scale_load(shares) as f64 / total(parent);
+        group = parent;
+    }
+    share
 }
 
 #[test]
@@ -69,7 +135,7 @@ fn a_task_that_moves_keeps_its_lag_and_what_is_left_of_its_request() {
         sim.enqueue_task(dst, task, Why::Move);
         let se = &sim.tasks[task as usize].se;
         assert_eq!(se.deadline.wrapping_sub(se.vruntime), left);
-        let average = clock_of(&sim.rqs[dst].cfs, &sim.tasks).avg_vruntime();
+        let average = clock_of(&sim.rqs[dst].cfs, sim.entities()).avg_vruntime();
         let now = average.wrapping_sub(se.vruntime) as i64;
         // The lag is stretched by the weights in whole numbers, and the average is rounded down.
         assert!((now - lag).abs() <= 2, "task {task}: lag {lag} before, {now} after");
@@ -155,10 +221,10 @@ fn a_slice_is_protected_until_its_request_is_served_and_then_only_after_another_
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever the features, the machine and the slices: no invariant breaks, every message arrives, a seed repeats.
+    /// Whatever the features, the machine, the slices and the groups: no invariant breaks, every message arrives, a seed repeats.
     #[test]
-    fn any_features_run_to_the_end(bits: u16, nr_cpus in 1_usize..5, slices in prop::collection::vec(prop::option::of(100_000_u64..30_000_000), 8), kernel in 0_usize..2) {
-        let kernel = ["v5.7", "v6.12"][kernel];
+    fn any_features_run_to_the_end(bits: u16, nr_cpus in 1_usize..5, slices in prop::collection::vec(prop::option::of(100_000_u64..30_000_000), 8), kernel in 0_usize..3, shares in prop::collection::vec((0_u16..4, 2_u32..20_000), 0..5)) {
+        let kernel = ["v5.4", "v5.7", "v6.12"][kernel];
         let mut features = Features::default();
         for (bit, &(name, ..)) in Features::TABLE.iter().enumerate() {
             features.set(name, bits >> bit & 1 != 0).expect("a feature of the table");
@@ -166,6 +232,15 @@ proptest! {
         let mut load = hackbench(1, 3);
         for (task, slice_ns) in load.tasks.iter_mut().zip(slices) {
             task.slice_ns = slice_ns;
+        }
+        // Groups in groups, with tasks on every level.
+        load.groups = shares
+            .iter()
+            .enumerate()
+            .map(|(at, &(parent, shares))| group_spec(&(parent.min(at as u16), shares)))
+            .collect();
+        for (id, task) in load.tasks.iter_mut().enumerate() {
+            task.group = (id % (shares.len() + 1)) as u16;
         }
         let setup = setup(kernel, nr_cpus, features, load);
         let first = each_event(&setup, |_| {});
@@ -178,7 +253,12 @@ proptest! {
 
 /// CPU time of each hog on one CPU in the time that the first needs for `work_ns`.
 fn service_of_hogs(kernel: &str, nices: &[i32], span_ns: u64) -> Vec<u64> {
-    let setup = setup(kernel, 1, Features::default(), hogs(nices, ENDLESS));
+    service_of(kernel, hogs(nices, ENDLESS), span_ns)
+}
+
+/// CPU time of each task of a load on one CPU in a span.
+fn service_of(kernel: &str, load: Load, span_ns: u64) -> Vec<u64> {
+    let setup = setup(kernel, 1, Features::default(), load);
     let service = |sim: &mut Sim<'_>| {
         sim.update_rq_clock(0);
         sim.update_curr(0);
@@ -295,5 +375,5 @@ fn step(sim: &mut Sim<'_>) {
 
 fn load(tasks: Vec<TaskSpec>, ops: Vec<Op>, channels: Vec<ChannelKind>) -> Load {
     let (barriers, actions) = (Vec::new(), Vec::new());
-    Load { tasks, ops, channels, barriers, actions, message_bytes: 100, threads: false }
+    Load { tasks, groups: Vec::new(), ops, channels, barriers, actions, message_bytes: 100, threads: false }
 }

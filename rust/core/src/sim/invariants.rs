@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::Sim;
 use super::fair::estimate;
+use super::groups::{GroupId, QueueId};
 use super::program::Op;
 use super::rq::{NO_TASK, TaskId, TaskState};
 use super::timeline::vruntime_before;
@@ -61,14 +62,18 @@ impl Sim<'_> {
         if rq.clock > self.now {
             return self.broken(format!("its clock is ahead, {} ns", rq.clock));
         }
-        let queued = rq.cfs.timeline.len() + usize::from(rq.cfs.curr != NO_TASK);
-        if queued != rq.cfs.nr_running as usize || rq.cfs.nr_running != self.stats.nr_running[cpu] {
-            return self.broken(format!("{queued} tasks queued, nr_running {}", rq.cfs.nr_running));
+        if rq.cfs.h_nr_running != self.stats.nr_running[cpu] {
+            let mirror = self.stats.nr_running[cpu];
+            return self.broken(format!("{} tasks in its queues, nr_running {mirror}", rq.cfs.h_nr_running));
         }
-        if rq.cfs.curr != NO_TASK && rq.cfs.curr != rq.curr {
-            return self.broken(format!("runs task {}, its queue says {}", rq.curr, rq.cfs.curr));
+        let running = self.running_task(cpu);
+        if running != NO_TASK && running != rq.curr {
+            return self.broken(format!("runs task {}, its queue says {running}", rq.curr));
         }
-        let mut weight = 0;
+        for group in 0..self.groups.groups.len() {
+            let queue = QueueId { cpu: cpu as u16, group: group as GroupId };
+            self.check_queue(queue).or_else(|what| self.broken(format!("group {group}: {what}")))?;
+        }
         let mut listed = 0;
         let mut expected_util = 0;
         let mut task = rq.list_head;
@@ -81,43 +86,74 @@ impl Sim<'_> {
                     this.state, this.cpu
                 ));
             }
-            weight += this.se.weight;
             listed += 1;
             if self.features.util_est && !this.se.sched_delayed {
                 expected_util += estimate(&this.se);
             }
             task = this.list_next;
         }
-        if listed != queued || weight != rq.cfs.load.weight {
-            return self.broken(format!(
-                "{listed} tasks of weight {weight} listed, {queued} of {} queued",
-                rq.cfs.load.weight
-            ));
+        if listed != rq.cfs.h_nr_running {
+            return self.broken(format!("{listed} tasks listed, {} in its queues", rq.cfs.h_nr_running));
         }
         if rq.cfs.util_est_enqueued != expected_util {
             let expects = rq.cfs.util_est_enqueued;
             return self
                 .broken(format!("it expects a utilization of {expects}, its tasks need {expected_util}"));
         }
+        if self.stats.idle[cpu] != (rq.curr == NO_TASK && rq.cfs.h_nr_running == 0 && rq.wake_list.is_empty())
+        {
+            return self.broken("its idle flag is wrong".to_owned());
+        }
+        Ok(())
+    }
+
+    /// A queue's counts, weights and order are its entities'; what is below a group's entity is what it says.
+    fn check_queue(&self, queue: QueueId) -> std::result::Result<(), String> {
+        let entities = self.entities();
+        let cfs = entities.cfs(queue);
+        let (mut weight, mut runnable_weight, mut queued, mut tasks) = (0, 0, 0, 0);
         let mut before = None;
-        for (key, task) in rq.cfs.timeline.iter() {
-            let se = &self.tasks[task as usize].se;
+        let waiting = cfs.timeline.iter().map(|(key, entity)| (Some(key), entity));
+        for (key, entity) in waiting.chain((cfs.curr != NO_TASK).then_some((None, cfs.curr))) {
+            let se = entities.se(entity);
+            weight += se.weight;
+            runnable_weight += se.runnable_weight;
+            queued += 1;
+            let below = self.groups.group_cfs_rq(entity);
+            tasks += below.map_or(1, |below| entities.cfs(below).h_nr_running);
+            let home = match below {
+                Some(below) => self.groups.parent(below).map(|(above, _)| above),
+                None => Some(self.task_cfs_rq(usize::from(queue.cpu), entity)),
+            };
+            if home != Some(queue) || !se.on_rq {
+                return Err(format!("entity {entity} belongs elsewhere"));
+            }
+            let empty = below.is_some_and(|below| entities.cfs(below).nr_running == 0);
+            if empty != (below.is_some() && se.sched_delayed) {
+                return Err(format!("entity {entity} stands for an empty group: {empty}"));
+            }
+            let Some(key) = key else { continue };
             let expected = match self.queue_form {
                 QueueForm::Vruntime => se.vruntime,
                 QueueForm::Deadline => se.deadline,
             };
             if key != expected || before.is_some_and(|b| vruntime_before(key, b)) {
-                return self.broken(format!("task {task} stands at {key} in the timeline"));
+                return Err(format!("entity {entity} stands at {key} in the timeline"));
             }
             before = Some(key);
         }
-        if self.queue_form == QueueForm::Deadline {
-            self.check_lags(cpu).or_else(|what| self.broken(what))?;
+        let counts = (queued, tasks, weight);
+        if counts != (cfs.nr_running, cfs.h_nr_running, cfs.load.weight) {
+            let has = (cfs.nr_running, cfs.h_nr_running, cfs.load.weight);
+            return Err(format!("entities, tasks and weight are {counts:?}, counted {has:?}"));
         }
-        if self.stats.idle[cpu] != (rq.curr == NO_TASK && rq.cfs.nr_running == 0 && rq.wake_list.is_empty()) {
-            return self.broken("its idle flag is wrong".to_owned());
+        if self.pelt_form == PeltForm::Old && runnable_weight != cfs.runnable_weight {
+            return Err(format!("runnable weight {runnable_weight}, counted {}", cfs.runnable_weight));
         }
-        Ok(())
+        match self.queue_form {
+            QueueForm::Vruntime => Ok(()),
+            QueueForm::Deadline => self.check_lags(queue),
+        }
     }
 
     /// Time, the queue's virtual clock and the running task's vruntime never fall; what newidle balance pulls, runs.
@@ -136,7 +172,7 @@ impl Sim<'_> {
         }
         let rq = &self.rqs[cpu];
         let before = self.watch.cpus[cpu];
-        let running = rq.cfs.curr;
+        let running = self.running_task(cpu);
         let vruntime = if running == NO_TASK { 0 } else { self.tasks[running as usize].se.vruntime };
         if running != NO_TASK && running == before.running && vruntime_before(vruntime, before.vruntime) {
             return self.broken(format!(
@@ -167,13 +203,16 @@ impl Sim<'_> {
         let mut queued = vec![0_usize; self.tasks.len()];
         let mut travelling = queued.clone();
         let mut waiting = queued.clone();
+        let group_queues = self.groups.queues.iter().map(|below| &below.cfs);
+        for cfs in self.rqs.iter().map(|rq| &rq.cfs).chain(group_queues) {
+            let curr = (cfs.curr != NO_TASK).then_some(cfs.curr);
+            for entity in cfs.timeline.iter().map(|(_, entity)| entity).chain(curr) {
+                if let Some(count) = queued.get_mut(entity as usize) {
+                    *count += 1;
+                }
+            }
+        }
         for rq in &self.rqs {
-            for (_, task) in rq.cfs.timeline.iter() {
-                queued[task as usize] += 1;
-            }
-            if rq.cfs.curr != NO_TASK {
-                queued[rq.cfs.curr as usize] += 1;
-            }
             for &(task, _) in &rq.wake_list {
                 travelling[task as usize] += 1;
             }
@@ -231,18 +270,20 @@ impl Sim<'_> {
     fn check_all_cpus(&self) -> Result<()> {
         let weights: u64 =
             self.tasks.iter().map(|task| self.pelt_form.scale_load_down(task.se.weight) + ROUNDING).sum();
+        // In the root's queue a group counts by its shares, whatever is in it.
+        let groups: u64 = self.groups.groups.iter().map(|group| (group.shares >> 10) + ROUNDING).sum();
         let mut busy = vec![0; self.nr_busy_cpus.len()];
         for (cpu, rq) in self.rqs.iter().enumerate() {
             let avg = &rq.cfs.avg;
             // An attached task's sums are rebuilt from its averages, which rounds by up to a thousandth.
             // Tasks bring their signals along, so that a CPU's sum may exceed what one CPU can do, as in the kernel.
-            let load = weights + weights / 1000;
+            let load = weights + groups + (weights + groups) / 1000;
             if avg.util_avg > SCHED_CAPACITY_SCALE * self.tasks.len() as u64 || avg.load_avg > load {
                 return self.broken(format!(
                     "the signals of CPU {cpu} are out of bounds, weights {weights}: {avg:?}"
                 ));
             }
-            if self.stats.nr_running[cpu] != rq.cfs.nr_running
+            if self.stats.nr_running[cpu] != rq.cfs.h_nr_running
                 || self.stats.load[cpu] != (self.kernel.signals.cpu_load.f)(avg)
             {
                 return self.broken(format!("the mirrors of CPU {cpu} differ from its queue"));
@@ -267,24 +308,25 @@ impl Sim<'_> {
     }
 
     /// The sums of a queue by deadline are those of its entities, and what some are owed others owe.
-    fn check_lags(&self, cpu: usize) -> std::result::Result<(), String> {
-        let cfs = &self.rqs[cpu].cfs;
+    fn check_lags(&self, queue: QueueId) -> std::result::Result<(), String> {
+        let entities = self.entities();
+        let cfs = entities.cfs(queue);
         let mut clock = VirtualClock::new(cfs.clock.zero_vruntime);
-        for (_, task) in cfs.timeline.iter() {
-            let se = &self.tasks[task as usize].se;
+        for (_, entity) in cfs.timeline.iter() {
+            let se = entities.se(entity);
             clock.add(se.vruntime, se.weight);
         }
         if clock != cfs.clock {
             return Err(format!("its sums are {:?}, those of its entities {clock:?}", cfs.clock));
         }
-        let clock = clock_of(cfs, &self.tasks);
+        let clock = clock_of(cfs, entities);
         let average = clock.avg_vruntime();
         let queued =
             cfs.timeline.iter().map(|(_, task)| task).chain((cfs.curr != NO_TASK).then_some(cfs.curr));
         let mut owed = 0;
         let mut eligible = clock.avg_load == 0;
         for task in queued {
-            let se = &self.tasks[task as usize].se;
+            let se = entities.se(task);
             let lag = average.wrapping_sub(se.vruntime) as i64;
             owed += i128::from(lag) * i128::from(scale_load_down(se.weight));
             eligible |= clock.entity_eligible(se.vruntime);

@@ -28,6 +28,28 @@ macro_rules! lb_env {
     }};
 }
 
+/// An entity by its number, to change: borrows fields, so that others stay free.
+macro_rules! se_mut {
+    ($sim:ident, $entity:expr) => {
+        match $sim.tasks.get_mut($entity as usize) {
+            Some(task) => &mut task.se,
+            None => &mut $sim.groups.entities[($entity - $sim.groups.nr_tasks) as usize],
+        }
+    };
+}
+
+/// A queue by its number, to change; likewise.
+macro_rules! cfs_mut {
+    ($sim:ident, $queue:expr) => {
+        if $queue.group == crate::sim::groups::ROOT_GROUP {
+            &mut $sim.rqs[usize::from($queue.cpu)].cfs
+        } else {
+            let index = $sim.groups.index($queue);
+            &mut $sim.groups.queues[index].cfs
+        }
+    };
+}
+
 pub mod balance;
 #[cfg(test)]
 mod behaviour_tests;
@@ -38,6 +60,7 @@ mod exec;
 mod fair;
 #[cfg(test)]
 mod fair_tests;
+pub mod groups;
 mod invariants;
 mod log;
 pub mod program;
@@ -56,6 +79,7 @@ use self::cost::CostModel;
 use self::event::{EventQueue, NEVER};
 use self::exec::Next;
 use self::fair::Why;
+use self::groups::{FIRST_WEIGHT, GroupCfsRq, GroupId, QueueId, TaskGroup, TaskGroups};
 use self::invariants::Watch;
 use self::program::{ChannelId, Op, Phase, Program};
 use self::rq::{CfsRq, Interrupt, NO_TASK, Rq, SchedEntity, Task, TaskId, TaskState};
@@ -130,6 +154,7 @@ pub struct Sim<'a> {
     timers: BinaryHeap<Reverse<(u64, TaskId)>>,
     rqs: Vec<Rq>,
     tasks: Vec<Task>,
+    groups: TaskGroups,
     channels: Vec<Channel>,
     barriers: Vec<Barrier>,
     ops: &'a [Op],
@@ -288,7 +313,7 @@ impl<'a> Sim<'a> {
             Interrupt::Reschedule => {
                 self.ttwu_pending(cpu);
                 // An idle CPU looks at its queue whoever put something there.
-                if self.rqs[cpu].curr == NO_TASK && self.rqs[cpu].cfs.nr_running > 0 {
+                if self.rqs[cpu].curr == NO_TASK && self.rqs[cpu].cfs.h_nr_running > 0 {
                     self.rqs[cpu].need_resched = true;
                 }
             }
@@ -318,7 +343,7 @@ impl<'a> Sim<'a> {
             // Still idle after a whole tick: the idle governor now expects a long sleep and stops the tick.
             self.rqs[cpu].tick_at_ns = NEVER;
             self.nohz_balance_enter_idle(cpu);
-        } else if idle && self.rqs[cpu].cfs.nr_running > 0 {
+        } else if idle && self.rqs[cpu].cfs.h_nr_running > 0 {
             self.rqs[cpu].need_resched = true;
         }
     }
@@ -369,7 +394,7 @@ impl<'a> Sim<'a> {
         self.rqs[cpu].need_resched = false;
         let prev = self.rqs[cpu].curr;
         // The task that just blocked is off the queue already, unless its dequeue is delayed.
-        let queued_prev = self.rqs[cpu].cfs.curr;
+        let queued_prev = self.running_task(cpu);
         let next = loop {
             let next = self.pick_next_task(cpu, queued_prev);
             if next.is_some() || !self.newidle_balance(cpu) {
@@ -646,7 +671,7 @@ impl<'a> Sim<'a> {
         for cpu in (0..nr_cpus).filter(|&cpu| !topo.per_cpu[cpu].is_empty()) {
             idle_cpus.set(cpu);
         }
-        let rqs = (0..nr_cpus).map(|_| idle_rq(now, jiffies, &setup.tunables)).collect();
+        let rqs = (0..nr_cpus).map(|cpu| idle_rq(cpu, now, jiffies, &setup.tunables)).collect();
         let cost = &setup.cost;
         let bytes = u64::from(setup.load.message_bytes);
         let copy_ns = cost.copy_kib_ns * bytes / 1024;
@@ -685,6 +710,7 @@ impl<'a> Sim<'a> {
             timers: BinaryHeap::new(),
             rqs,
             tasks: Vec::with_capacity(setup.load.tasks.len()),
+            groups: task_groups(&setup.load, nr_cpus, now),
             channels: setup
                 .load
                 .channels
@@ -759,22 +785,10 @@ impl<'a> Sim<'a> {
 const FIRST_VRUNTIME: u64 = 0u64.wrapping_sub(1 << 20);
 
 /// A runqueue that has been idle for a while.
-fn idle_rq(now: u64, jiffies: u64, tunables: &Tunables) -> Rq {
+fn idle_rq(cpu: usize, now: u64, jiffies: u64, tunables: &Tunables) -> Rq {
     let migration_cost = tunables.migration_cost_ns.max(0) as u64;
     Rq {
-        cfs: CfsRq {
-            timeline: Timeline::default(),
-            min_vruntime: FIRST_VRUNTIME,
-            clock: VirtualClock::new(FIRST_VRUNTIME),
-            load: LoadWeight::default(),
-            nr_running: 0,
-            curr: NO_TASK,
-            next: NO_TASK,
-            last: NO_TASK,
-            avg: pelt::SchedAvg { last_update_time: now & !1023, ..Default::default() },
-            removed: Removed::default(),
-            util_est_enqueued: 0,
-        },
+        cfs: empty_cfs(QueueId::root(cpu), now),
         curr: NO_TASK,
         clock: now,
         clock_pelt: now,
@@ -803,6 +817,52 @@ fn idle_rq(now: u64, jiffies: u64, tunables: &Tunables) -> Rq {
     }
 }
 
+/// init_cfs_rq(): a queue that nothing was ever in.
+fn empty_cfs(id: QueueId, now: u64) -> CfsRq {
+    CfsRq {
+        id,
+        timeline: Timeline::default(),
+        min_vruntime: FIRST_VRUNTIME,
+        clock: VirtualClock::new(FIRST_VRUNTIME),
+        load: LoadWeight::default(),
+        nr_running: 0,
+        h_nr_running: 0,
+        runnable_weight: 0,
+        curr: NO_TASK,
+        next: NO_TASK,
+        last: NO_TASK,
+        avg: pelt::SchedAvg { last_update_time: now & !1023, ..Default::default() },
+        removed: Removed::default(),
+        util_est_enqueued: 0,
+    }
+}
+
+/// alloc_fair_sched_group() of every group of a load.
+fn task_groups(load: &Load, nr_cpus: usize, now: u64) -> TaskGroups {
+    let root = TaskGroup { parent: 0, depth: 0, shares: 0, load_avg: 0 };
+    let mut groups = vec![root];
+    for spec in &load.groups {
+        let depth = groups[usize::from(spec.parent)].depth + 1;
+        groups.push(TaskGroup { parent: spec.parent, depth, shares: spec.shares, load_avg: 0 });
+    }
+    let ids = (1..groups.len() as GroupId)
+        .flat_map(|group| (0..nr_cpus as u16).map(move |cpu| QueueId { cpu, group }));
+    let queue = |id| GroupCfsRq {
+        cfs: empty_cfs(id, now),
+        tg_load_avg_contrib: 0,
+        propagate: false,
+        prop_runnable_sum: 0,
+        removed_runnable_sum: 0,
+        h_load: 0,
+    };
+    let queues: Vec<GroupCfsRq> = ids.map(queue).collect();
+    // A group's entity starts without load: nothing is in the group.
+    let avg = pelt::SchedAvg { last_update_time: now & !1023, ..Default::default() };
+    let entities = vec![SchedEntity::new(FIRST_WEIGHT, avg); queues.len()];
+    let h_load = if queues.is_empty() { Vec::new() } else { vec![(0, 0); nr_cpus] };
+    TaskGroups { nr_tasks: load.tasks.len() as u32, nr_cpus, groups, queues, entities, h_load }
+}
+
 /// A task before its fork.
 fn new_task(id: usize, spec: &TaskSpec, form: PeltForm, seed: u64, now: u64) -> Task {
     let mut se = SchedEntity::new(spec.weight, pelt::init_entity(spec.weight.weight, form));
@@ -816,6 +876,7 @@ fn new_task(id: usize, spec: &TaskSpec, form: PeltForm, seed: u64, now: u64) -> 
         cpu: 0,
         last_run_cpu: 0,
         recent_used_cpu: 0,
+        group: spec.group,
         last_wakee: NO_TASK,
         wakee_flips: 0,
         wakee_flip_decay_ts: 0,

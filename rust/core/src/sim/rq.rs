@@ -5,11 +5,15 @@ use crate::kernels::eevdf::VirtualClock;
 use crate::load_weight::LoadWeight;
 use crate::pelt::{Removed, SchedAvg};
 use crate::rng::Rng;
+use crate::sim::groups::{GroupId, QueueId};
 use crate::sim::program::Program;
 use crate::sim::timeline::Timeline;
 
 /// A task's index in `Sim::tasks`.
 pub type TaskId = u32;
+
+/// An entity's number: a task's is its own, those of groups come behind all tasks.
+pub type EntityId = TaskId;
 
 /// No task: the end of a list, an idle CPU.
 pub const NO_TASK: TaskId = TaskId::MAX;
@@ -32,7 +36,7 @@ pub enum TaskState {
     Dead,
 }
 
-/// `struct sched_entity` of a task.
+/// `struct sched_entity` of a task, or of a group on one CPU.
 #[derive(Clone, Debug)]
 pub struct SchedEntity {
     /// Weighted run time, ns; in a queue by virtual run time relative to min_vruntime while the task migrates.
@@ -41,6 +45,9 @@ pub struct SchedEntity {
     pub weight: u64,
     /// `load.inv_weight`.
     pub inv_weight: u32,
+    /// `runnable_weight`: of a group's entity, in the modern form the tasks below it; in the old form, of every entity,
+    /// the part of its weight that is runnable.
+    pub runnable_weight: u64,
     /// Whether the entity is queued or running.
     pub on_rq: bool,
     /// Start of the span of run time not yet accounted.
@@ -78,6 +85,7 @@ impl SchedEntity {
             vruntime: 0,
             weight: load.weight,
             inv_weight: load.inv_weight,
+            runnable_weight: load.weight,
             on_rq: false,
             exec_start: 0,
             sum_exec_runtime: 0,
@@ -109,6 +117,8 @@ pub struct Task {
     pub last_run_cpu: u16,
     /// `recent_used_cpu`.
     pub recent_used_cpu: u16,
+    /// The group that it is in.
+    pub group: GroupId,
     /// `last_wakee`.
     pub last_wakee: TaskId,
     /// `wakee_flips`.
@@ -137,9 +147,11 @@ pub struct Task {
     pub rng: Rng,
 }
 
-/// `struct cfs_rq` of a CPU (root).
+/// `struct cfs_rq` of a CPU, or of a group on it.
 #[derive(Clone, Debug)]
 pub struct CfsRq {
+    /// Which queue it is.
+    pub id: QueueId,
     /// Waiting entities; the running one is not in it.
     pub timeline: Timeline,
     /// `min_vruntime`; only of a queue by virtual run time.
@@ -150,12 +162,16 @@ pub struct CfsRq {
     pub load: LoadWeight,
     /// Queued entities, the running one and those whose dequeue is delayed included.
     pub nr_running: u32,
-    /// The running task.
-    pub curr: TaskId,
+    /// Tasks among and below them (`h_nr_running`).
+    pub h_nr_running: u32,
+    /// Sum of the entities' `runnable_weight`; only of the old form.
+    pub runnable_weight: u64,
+    /// The running entity.
+    pub curr: EntityId,
     /// `next` buddy.
-    pub next: TaskId,
+    pub next: EntityId,
     /// `last` buddy; only of a queue by virtual run time.
-    pub last: TaskId,
+    pub last: EntityId,
     /// The queue's PELT signals.
     pub avg: SchedAvg,
     /// Signals of tasks that left while asleep, to be taken off at the next update.

@@ -69,7 +69,7 @@ impl Sim<'_> {
     /// migrate_task_rq_fair() and __set_task_cpu() of a task that changes CPU in its sleep.
     fn migrate_sleeping(&mut self, task: TaskId, prev: usize, cpu: usize) {
         if self.queue_form == QueueForm::Vruntime {
-            let min_vruntime = self.rqs[prev].cfs.min_vruntime;
+            let min_vruntime = self.entities().cfs(self.task_cfs_rq(prev, task)).min_vruntime;
             let entity = &mut self.tasks[task as usize].se;
             entity.vruntime = entity.vruntime.wrapping_sub(min_vruntime);
         }
@@ -207,6 +207,8 @@ impl Sim<'_> {
         prev: usize,
         sync: bool,
     ) -> usize {
+        let mut load = |task: TaskId| if task == NO_TASK { 0 } else { self.task_h_load(task) };
+        let (waker_load, wakee_load) = (load(waker), load(task));
         let stats = &self.stats;
         let wake_cpu = |cpu: usize| WakeCpu {
             idle: stats.idle[cpu],
@@ -214,7 +216,6 @@ impl Sim<'_> {
             load: stats.load[cpu],
             capacity: stats.capacity[cpu],
         };
-        let load = |task: TaskId| if task == NO_TASK { 0 } else { self.tasks[task as usize].se.avg.load_avg };
         let env = WakeAffineEnv {
             kernel: &self.kernel,
             imbalance_pct: self.topo.per_cpu[this_cpu][level].imbalance_pct,
@@ -222,8 +223,8 @@ impl Sim<'_> {
             share_cache: self.topo.llc_id[this_cpu] == self.topo.llc_id[prev],
             this: wake_cpu(this_cpu),
             prev: wake_cpu(prev),
-            waker_load: load(waker),
-            wakee_load: load(task),
+            waker_load,
+            wakee_load,
         };
         match (self.kernel.wakeup.wake_affine.f)(&env) {
             WakeTarget::This => {
@@ -297,10 +298,12 @@ impl Sim<'_> {
             return;
         }
         self.update_rq_clock(this_cpu);
-        self.update_curr(this_cpu);
+        // The place is relative, so that it is one in the child's own group too.
+        let queue = self.task_cfs_rq(this_cpu, parent);
+        self.update_curr_of(queue);
         self.tasks[child as usize].se.vruntime = self.tasks[parent as usize].se.vruntime;
-        let Placement { vruntime, .. } = self.place_entity(this_cpu, child, Placing::New);
-        let min_vruntime = self.rqs[this_cpu].cfs.min_vruntime;
+        let Placement { vruntime, .. } = self.place_entity(queue, child, Placing::New);
+        let min_vruntime = self.entities().cfs(queue).min_vruntime;
         self.tasks[child as usize].se.vruntime = vruntime.wrapping_sub(min_vruntime);
     }
 
@@ -337,6 +340,7 @@ impl Sim<'_> {
             if !sd.flags.has(flag) {
                 continue;
             }
+            let load = self.task_h_load(task);
             let group = {
                 let task_ref = &self.tasks[task as usize];
                 let mut env = IdlestEnv {
@@ -344,7 +348,7 @@ impl Sim<'_> {
                     sd,
                     this_cpu: cpu,
                     task: PlacedTask {
-                        load: task_ref.se.avg.load_avg,
+                        load,
                         util: self.task_util_est(task),
                         runnable: task_ref.se.avg.runnable_avg,
                         cpu: usize::from(task_ref.cpu),

@@ -142,6 +142,7 @@ impl Hackbench {
             add(&mut ops, Op::Write { first, count: self.receivers, rounds: self.loops }, self.senders);
         }
         Load {
+            groups: Vec::new(),
             tasks,
             ops,
             channels: vec![channel; 2 + (self.groups * self.receivers) as usize],

@@ -9,6 +9,7 @@ pub use tasks::Tasks;
 use crate::cpumask::CpuMask;
 use crate::load_weight::LoadWeight;
 use crate::sim::channel::ChannelKind;
+use crate::sim::groups::GroupId;
 use crate::sim::program::Op;
 use crate::sim::rq::TaskId;
 
@@ -17,6 +18,8 @@ use crate::sim::rq::TaskId;
 pub struct Load {
     /// The tasks.
     pub tasks: Vec<TaskSpec>,
+    /// Groups beside the root, each behind its parent; a task names its own by position, from 1.
+    pub groups: Vec<GroupSpec>,
     /// The programs, one after another.
     pub ops: Vec<Op>,
     /// The channels.
@@ -29,6 +32,15 @@ pub struct Load {
     pub message_bytes: u32,
     /// Tasks are threads of one process.
     pub threads: bool,
+}
+
+/// A task group of a load.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupSpec {
+    /// The group that it is in; 0 = the root.
+    pub parent: GroupId,
+    /// Its shares, scaled by 1024.
+    pub shares: u64,
 }
 
 /// Something that happens to a run from outside.
@@ -58,6 +70,8 @@ pub struct TaskSpec {
     pub mm: u32,
     /// What it keeps in the caches, KiB: refilled after a move.
     pub footprint_kib: u32,
+    /// Group, 0 = the root.
+    pub group: GroupId,
     /// Weight, from nice or policy.
     pub weight: LoadWeight,
     /// CPUs it may use; `None` = all.
@@ -81,6 +95,7 @@ impl TaskSpec {
             parent: 0,
             mm: 0,
             footprint_kib: FOOTPRINT_KIB,
+            group: 0,
             weight,
             allowed: None,
             start_ns: 0,

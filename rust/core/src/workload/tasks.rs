@@ -5,11 +5,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Load, TaskSpec};
+use super::{Action, GroupSpec, Load, TaskSpec};
 use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
-use crate::load_weight::LoadWeight;
+use crate::load_weight::{LoadWeight, MAX_SHARES, MIN_SHARES, NICE_0_LOAD, scale_load};
 use crate::sim::channel::ChannelKind;
+use crate::sim::groups::GroupId;
 use crate::sim::program::{ChannelId, HOG_NS, Op};
 use crate::sim::rq::TaskId;
 use crate::topology::MachineSpec;
@@ -18,6 +19,9 @@ use crate::topology::MachineSpec;
 pub const SETTLE_NS: u64 = 300_000_000;
 /// The most tasks of one load, forked children included.
 const MAX_TASKS: usize = 1 << 20;
+/// The most groups of one load, and the most queues that they may have together.
+const MAX_GROUPS: usize = 4096;
+const MAX_QUEUES: usize = 1 << 20;
 
 /// Tasks of several kinds under one clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +31,27 @@ pub struct Tasks {
     pub duration_ms: i64,
     /// The kinds of task.
     pub tasks: Vec<TaskEntry>,
+    /// Task groups; one that only a task names has the shares of a nice-0 task and is in the root.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupEntry>,
+}
+
+/// A task group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupEntry {
+    /// Its name.
+    pub name: String,
+    /// Its weight against tasks and groups beside it; 1024 as a nice-0 task.
+    #[serde(default = "nice_0_shares")]
+    pub shares: i64,
+    /// The group that it is in; the root if not given.
+    #[serde(default)]
+    pub parent: Option<String>,
+}
+
+fn nice_0_shares() -> i64 {
+    (NICE_0_LOAD >> 10) as i64
 }
 
 /// So many equal tasks.
@@ -46,6 +71,9 @@ pub struct TaskEntry {
     /// Nice level, -20 to 19.
     #[serde(default)]
     pub nice: i64,
+    /// Their group; the root if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// CPUs they may use; all if not given.
     #[serde(default)]
     pub mask: Option<Vec<u32>>,
@@ -126,17 +154,78 @@ impl Tasks {
         for (index, entry) in self.tasks.iter().enumerate() {
             entry.validate(&format!("tasks[{index}]"), machine)?;
         }
+        self.validate_groups(machine)?;
         let total: i64 = self.tasks.iter().map(TaskEntry::nr_tasks).sum();
         at_most("tasks", total, MAX_TASKS as i64)
     }
 
     /// The tasks, programs, channels and barriers.
     pub fn load(&self, machine: &MachineSpec) -> Load {
-        let mut builder = Builder::new(machine.nr_cpus());
+        let mut builder = Builder::new(machine.nr_cpus(), &self.all_groups());
         for entry in &self.tasks {
             builder.add(entry);
         }
         builder.finish(self.duration_ms as u64 * 1_000_000)
+    }
+
+    fn validate_groups(&self, machine: &MachineSpec) -> Result<()> {
+        for (index, group) in self.groups.iter().enumerate() {
+            let field = |field: &str| format!("groups[{index}].{field}");
+            if group.name.is_empty() {
+                return Err(SimError::invalid(field("name"), "\"\"", "must not be empty"));
+            }
+            if self.groups[..index].iter().any(|other| other.name == group.name) {
+                return Err(SimError::invalid(
+                    field("name"),
+                    &group.name,
+                    "must be the name of one group only",
+                ));
+            }
+            if !(MIN_SHARES as i64..=MAX_SHARES as i64).contains(&group.shares) {
+                let rule = format!("must be {MIN_SHARES} to {MAX_SHARES}");
+                return Err(SimError::invalid(field("shares"), group.shares, rule));
+            }
+            let mut above = group.parent.as_ref();
+            for _ in 0..=self.groups.len() {
+                let Some(name) = above else { break };
+                let Some(parent) = self.groups.iter().find(|other| &other.name == name) else {
+                    return Err(SimError::invalid(field("parent"), name, "must be a group of the workload"));
+                };
+                above = parent.parent.as_ref();
+            }
+            if above.is_some() {
+                let parent = group.parent.as_deref().unwrap_or_default();
+                return Err(SimError::invalid(field("parent"), parent, "must not lead back to the group"));
+            }
+        }
+        for (index, entry) in self.tasks.iter().enumerate() {
+            if entry.group.as_ref().is_some_and(String::is_empty) {
+                return Err(SimError::invalid(format!("tasks[{index}].group"), "\"\"", "must not be empty"));
+            }
+        }
+        let nr_groups = self.all_groups().len();
+        at_most("groups", nr_groups as i64, MAX_GROUPS.min(MAX_QUEUES / machine.nr_cpus()) as i64)
+    }
+
+    /// All groups, each behind its parent: those declared, then those that only tasks name.
+    fn all_groups(&self) -> Vec<GroupEntry> {
+        let mut all: Vec<GroupEntry> = Vec::new();
+        let known = |all: &[GroupEntry], name: &String| all.iter().any(|group| &group.name == name);
+        // A pass a level; nothing is left when the hierarchy is a tree.
+        for _ in 0..self.groups.len() {
+            for group in &self.groups {
+                let reached = group.parent.as_ref().is_none_or(|parent| known(&all, parent));
+                if reached && !known(&all, &group.name) {
+                    all.push(group.clone());
+                }
+            }
+        }
+        for name in self.tasks.iter().filter_map(|entry| entry.group.as_ref()) {
+            if !known(&all, name) {
+                all.push(GroupEntry { name: name.clone(), shares: nice_0_shares(), parent: None });
+            }
+        }
+        all
     }
 }
 
@@ -219,9 +308,18 @@ fn at_most(name: &str, value: i64, most: i64) -> Result<()> {
     if value > most { Err(SimError::invalid(name, value, format!("must be at most {most}"))) } else { Ok(()) }
 }
 
+/// A group's number by its name; the root has none.
+fn group_number(names: &[String], name: Option<&String>) -> GroupId {
+    let position = name.and_then(|name| names.iter().position(|other| other == name));
+    position.map_or(0, |position| position as GroupId + 1)
+}
+
 /// Collects a load entry by entry.
 struct Builder {
     nr_cpus: usize,
+    /// Names of the groups, from 1 on.
+    group_names: Vec<String>,
+    groups: Vec<GroupSpec>,
     ops: Vec<Op>,
     tasks: Vec<TaskSpec>,
     /// Children of fork storms: they stand behind all others.
@@ -232,12 +330,28 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(nr_cpus: usize) -> Self {
+    fn new(nr_cpus: usize, groups: &[GroupEntry]) -> Self {
+        let group_names: Vec<String> = groups.iter().map(|group| group.name.clone()).collect();
+        let spec = |group: &GroupEntry| GroupSpec {
+            parent: group_number(&group_names, group.parent.as_ref()),
+            shares: scale_load(group.shares as u32),
+        };
+        let groups = groups.iter().map(spec).collect();
         // The controller's program is put in front at the end; its place is kept.
         let controller = TaskSpec::new(0, LoadWeight::NICE_0);
         let ops = vec![Op::Exit; CONTROLLER_OPS];
         let (children, barriers, actions) = (Vec::new(), Vec::new(), Vec::new());
-        Self { nr_cpus, ops, tasks: vec![controller], children, nr_channels: 0, barriers, actions }
+        Self {
+            nr_cpus,
+            group_names,
+            groups,
+            ops,
+            tasks: vec![controller],
+            children,
+            nr_channels: 0,
+            barriers,
+            actions,
+        }
     }
 
     fn add(&mut self, entry: &TaskEntry) {
@@ -318,6 +432,7 @@ impl Builder {
         TaskSpec {
             parent,
             mm: self.tasks.len() as u32,
+            group: group_number(&self.group_names, entry.group.as_ref()),
             allowed: entry.mask.as_ref().map(|mask| self.mask(mask)),
             start_ns: SETTLE_NS + entry.start_us as u64 * 1000,
             start_jitter_ns: entry.jitter_us as u64 * 1000,
@@ -351,6 +466,7 @@ impl Builder {
         self.actions.push((SETTLE_NS + duration_ns, Action::ClockStop));
         Load {
             tasks: self.tasks,
+            groups: self.groups,
             ops: self.ops,
             channels: vec![ChannelKind::Pipe; self.nr_channels as usize],
             barriers: self.barriers,

@@ -50,19 +50,15 @@ class Line:
         queue: generation whose queue it has.
         balance: generation whose balancing and placement it has.
         domains: kernel whose rules build its domains.
-        slots: decisions that are a later generation's, because the line got them by backports.
     """
 
     queue: str
     balance: str
     domains: str
-    slots: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 LINES: Mapping[str, Line] = {
-    # 5.10 halves a task's load with every failed pass. It evens out running tasks, not utilization, among
-    # CPUs that share a cache; and by a repair of its stable line a group above the average pulls nothing.
-    "5.10": Line("v5.7", "v5.7", "v5.10", {"detach_tasks": "v6.12", "calculate_imbalance": "v6.12"}),
+    "5.10": Line("v5.10", "v5.10", "v5.10"),
     # The last queue ordered by vruntime under the balancing of the years after.
     "6.1": Line("v5.7", "v6.12", "v6.1"),
     "6.12": Line("v6.12", "v6.12", "v6.12"),
@@ -392,7 +388,7 @@ class Recording:
             line.queue,
             tunables=tunables,
             features={feature: on for feature, on in switches.items() if feature in modelled},
-            slots={**_slots(line.queue, line.balance), **line.slots},
+            slots=_slots(line.queue, line.balance),
             domains=line.domains,
         )
         patches = [patch for feature, patch in BACKPORTS.items() if switches.get(feature)]

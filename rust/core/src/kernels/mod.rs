@@ -21,6 +21,7 @@ pub mod sis;
 mod sis_tests;
 pub mod sis_util;
 pub mod spec;
+pub mod v5_10;
 pub mod v5_4;
 #[cfg(test)]
 mod v5_4_tests;
@@ -46,7 +47,7 @@ use crate::sim::rq::{CfsRq, SchedEntity, TaskId};
 
 /// The generations, oldest first.
 pub static REGISTRY: &[&Kernel] =
-    &[&v5_4::KERNEL, &v5_5::KERNEL, &v5_6::KERNEL, &v5_7::KERNEL, &v6_12::KERNEL];
+    &[&v5_4::KERNEL, &v5_5::KERNEL, &v5_6::KERNEL, &v5_7::KERNEL, &v5_10::KERNEL, &v6_12::KERNEL];
 
 /// A kernel generation: the table of everything that generations and patches may replace.
 #[derive(Clone, Copy, Debug)]

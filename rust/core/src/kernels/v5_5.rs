@@ -305,6 +305,12 @@ fn fill_spare_capacity(env: &mut LbEnv<'_>, sds: &SdLbStats) {
         }
         return set_imbalance(env, MigrationType::Util, spare.cast_signed());
     }
+    even_out_tasks(env, sds);
+}
+
+/// Half of the difference in tasks, or in idle CPUs.
+pub(super) fn even_out_tasks(env: &mut LbEnv<'_>, sds: &SdLbStats) {
+    let (local, busiest) = (&sds.local_stat, &sds.busiest_stat);
     let nr_tasks = if busiest.group_weight == 1 || sds.prefer_sibling {
         i64::from(busiest.sum_nr_running.saturating_sub(local.sum_nr_running) >> 1)
     } else {

@@ -51,7 +51,7 @@ pub const KERNEL: Kernel = Kernel {
 };
 
 /// kernel/sched/fair.c, v5.7.14, calculate_imbalance().
-fn calculate_imbalance(env: &mut LbEnv<'_>, sds: &mut SdLbStats) {
+pub(super) fn calculate_imbalance(env: &mut LbEnv<'_>, sds: &mut SdLbStats) {
     v5_5::calculate_imbalance(env, sds);
     let (local, busiest) = (&sds.local_stat, &sds.busiest_stat);
     if env.migration_type == MigrationType::Load

@@ -12,7 +12,7 @@ use schedlab_core::workload::Hackbench;
 use schedlab_core::workload::hackbench::{Ipc, Mode};
 
 /// The kernels that runs can use.
-pub const KERNELS: [&str; 5] = ["v5.4", "v5.5", "v5.6", "v5.7", "v6.12"];
+pub const KERNELS: [&str; 6] = ["v5.4", "v5.5", "v5.6", "v5.7", "v5.10", "v6.12"];
 
 /// Eight CPUs in two last-level caches of one package.
 pub fn dual_quad() -> MachineSpec {

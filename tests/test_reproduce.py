@@ -177,6 +177,8 @@ def test_levels_are_taken_against_the_reference(laboratory: Laboratory) -> None:
         assert row.published_gain_pct == pytest.approx(100 * (1 - row.published_patched / 1.112))
         assert row.calibrated == (row.row == REFERENCE_ROW)
     assert any("prints no base" in note for note in done.notes)
+    # The reference against itself is one of the verdicts, which has to be said.
+    assert f"Calibrated ones among them: row {REFERENCE_ROW}, within noise." in str(done)
 
 
 def test_a_scenario_that_tables_share_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:

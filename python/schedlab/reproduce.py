@@ -202,6 +202,9 @@ class Reproduction:
         """What stands below the table."""
         counts = Counter(row.verdict for row in self.rows)
         lines = ["Verdicts: " + ", ".join(f"{counts[name]} {name}" for name in VERDICTS) + "."]
+        fitted = [f"row {row.row}, {row.verdict}" for row in self.rows if row.calibrated]
+        if fitted:
+            lines[0] += f" Calibrated ones among them: {'; '.join(fitted)}."
         empty = sum(row.published_base == row.published_patched == 0.0 for row in self.rows)
         if empty:
             lines[0] += f" {empty} rows are zero in the mail under both kernels."

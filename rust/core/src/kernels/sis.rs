@@ -121,18 +121,7 @@ pub fn select_idle_sibling(
     if let Some(recent) = recent_used_cpu(search, prev, target) {
         return (recent, PlacementRule::RecentUsed);
     }
-    let Some(level) = search.domains.llc_level[target] else { return (target, PlacementRule::Target) };
-    let span = &search.domains.per_cpu[target][level].span;
-    if let Some(cpu) = select_idle_core(search, span, target) {
-        return (cpu, PlacementRule::IdleCore);
-    }
-    if let Some(cpu) = select_idle_cpu(search, span, target) {
-        return (cpu, PlacementRule::IdleCpu);
-    }
-    if let Some(cpu) = select_idle_smt(search, target) {
-        return (cpu, PlacementRule::IdleSibling);
-    }
-    (target, PlacementRule::Target)
+    select_in_llc(search, target, select_idle_cpu, select_idle_smt)
 }
 
 /// kernel/sched/fair.c, v5.4, select_idle_sibling(): first hit wins. CPUs with SCHED_IDLE tasks only are second choice.
@@ -150,15 +139,25 @@ pub fn select_idle_sibling_v5_4(
     if let Some(recent) = recent_used_cpu(search, prev, target) {
         return (recent, PlacementRule::RecentUsed);
     }
+    select_in_llc(search, target, select_idle_cpu_v5_4, select_idle_smt_v5_4)
+}
+
+/// The searches of the LLC: a core, then a CPU, then a thread beside `target`.
+fn select_in_llc<'s>(
+    search: &mut IdleSearch<'s>,
+    target: usize,
+    select_idle_cpu: impl Fn(&mut IdleSearch<'s>, &'s CpuMask, usize) -> Option<usize>,
+    select_idle_smt: impl Fn(&mut IdleSearch<'s>, usize) -> Option<usize>,
+) -> (usize, PlacementRule) {
     let Some(level) = search.domains.llc_level[target] else { return (target, PlacementRule::Target) };
     let span = &search.domains.per_cpu[target][level].span;
     if let Some(cpu) = select_idle_core(search, span, target) {
         return (cpu, PlacementRule::IdleCore);
     }
-    if let Some(cpu) = select_idle_cpu_v5_4(search, span, target) {
+    if let Some(cpu) = select_idle_cpu(search, span, target) {
         return (cpu, PlacementRule::IdleCpu);
     }
-    if let Some(cpu) = select_idle_smt_v5_4(search, target) {
+    if let Some(cpu) = select_idle_smt(search, target) {
         return (cpu, PlacementRule::IdleSibling);
     }
     (target, PlacementRule::Target)

@@ -1,10 +1,10 @@
 //! The arithmetic vectors of real kernels, and that a vector with one altered number does not pass.
 
-use std::fs;
-use std::io::Read;
-use std::path::PathBuf;
+mod common;
 
-use flate2::read::GzDecoder;
+use std::fs;
+
+use common::vectors::folder;
 use schedlab_core::verify::{FamilyReport, check_lines, family_of};
 
 const FILES: [&str; 10] = [
@@ -109,8 +109,8 @@ fn files_are_known_by_name_and_an_unknown_one_says_so() {
 #[test]
 fn every_vector_file_of_the_repository_has_a_family() {
     let mut files = 0;
-    for folder in ["arithmetic", "balance", "domains"] {
-        for entry in fs::read_dir(vectors().join(folder)).expect("the vectors are part of the repository") {
+    for kind in ["arithmetic", "balance", "domains"] {
+        for entry in fs::read_dir(folder().join(kind)).expect("the vectors are part of the repository") {
             let name = entry.expect("a readable folder").file_name().into_string().expect("a UTF-8 name");
             if name.contains(".json") {
                 assert!(family_of(&name).is_some(), "{name}");
@@ -130,16 +130,5 @@ fn with_last_number_altered(line: &str) -> String {
 }
 
 fn read(file: &str) -> String {
-    let path = vectors().join("arithmetic").join(file);
-    let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    if !file.ends_with(".gz") {
-        return String::from_utf8(bytes).expect("UTF-8");
-    }
-    let mut text = String::new();
-    GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).expect("gzip of UTF-8");
-    text
-}
-
-fn vectors() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors")
+    common::vectors::read(&format!("arithmetic/{file}"))
 }

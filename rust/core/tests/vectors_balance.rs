@@ -1,10 +1,8 @@
 //! Every balance vector of the kernels that are modelled, replayed: no difference is allowed.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+mod common;
 
-use flate2::read::GzDecoder;
+use common::vectors::{alter_answers, cases};
 use schedlab_core::verify::balance::{FAMILIES, check};
 use serde_json::Value;
 
@@ -34,32 +32,18 @@ fn should_we_balance() {
     replay(&["swb-v5.7", "swb-v6.12"], 2000);
 }
 
-/// Each number or word of an answer, altered, is noticed and the case named.
 #[test]
 fn an_altered_answer_fails() {
     for family in FAMILIES {
-        let line = lines(family).into_iter().nth(7).unwrap();
-        let case: Value = serde_json::from_str(&line).unwrap();
-        let mut leaves = Vec::new();
-        collect_leaves(&case["out"], "/out".to_owned(), &mut leaves);
-        assert!(!leaves.is_empty(), "{family}");
-        for pointer in leaves {
-            let mut altered = case.clone();
-            let leaf = altered.pointer_mut(&pointer).unwrap();
-            *leaf = match leaf.as_i64() {
-                Some(number) => (number + 1).into(),
-                None => "something_else".into(),
-            };
-            let error = check(family, &altered.to_string()).expect_err(&format!("{family} {pointer}"));
-            assert!(error.starts_with(&format!("id {}:", case["id"])), "{family} {pointer}: {error}");
-        }
+        assert!(alter_answers(family, check, &cases("balance", family)[7]) > 0, "{family}");
     }
 }
 
 /// An input that decides, altered, changes the answer.
 #[test]
 fn an_altered_input_fails() {
-    let line = lines("fbg-v5.7").into_iter().find(|line| line.contains("\"mig\":\"load\"")).unwrap();
+    let line =
+        cases("balance", "fbg-v5.7").into_iter().find(|line| line.contains("\"mig\":\"load\"")).unwrap();
     let mut case: Value = serde_json::from_str(&line).unwrap();
     check("fbg-v5.7", &line).unwrap();
     let load = case.pointer_mut("/cpu/load/0").unwrap();
@@ -77,38 +61,6 @@ fn what_is_no_case_fails() {
 
 fn replay(families: &[&str], cases_each: usize) {
     for family in families {
-        let lines = lines(family);
-        assert_eq!(lines.len(), cases_each, "{family}");
-        let failures: Vec<String> = lines.iter().filter_map(|line| check(family, line).err()).collect();
-        let first = failures.iter().take(5).cloned().collect::<Vec<_>>().join("\n");
-        assert!(failures.is_empty(), "{family}: {} of {} fail\n{first}", failures.len(), lines.len());
-    }
-}
-
-fn lines(family: &str) -> Vec<String> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/balance");
-    let plain = folder.join(format!("{family}.jsonl"));
-    let reader: Box<dyn Read> = if plain.exists() {
-        Box::new(File::open(&plain).unwrap())
-    } else {
-        Box::new(GzDecoder::new(File::open(folder.join(format!("{family}.jsonl.gz"))).unwrap()))
-    };
-    BufReader::new(reader).lines().map(Result::unwrap).collect()
-}
-
-fn collect_leaves(value: &Value, pointer: String, leaves: &mut Vec<String>) {
-    match value {
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                collect_leaves(value, format!("{pointer}/{key}"), leaves);
-            }
-        }
-        Value::Array(items) => {
-            for (index, value) in items.iter().enumerate() {
-                collect_leaves(value, format!("{pointer}/{index}"), leaves);
-            }
-        }
-        Value::Null => {}
-        _ => leaves.push(pointer),
+        common::vectors::replay("balance", family, check, cases_each);
     }
 }

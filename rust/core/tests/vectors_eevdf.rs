@@ -1,10 +1,7 @@
 //! The vectors of v6.12's queue and of group shares, and that a vector with one altered number does not pass.
 
-use std::fs;
-use std::io::Read;
-use std::path::PathBuf;
+mod common;
 
-use flate2::read::GzDecoder;
 use schedlab_core::verify::{FamilyReport, check_lines};
 
 const FILES: [&str; 5] = [
@@ -76,12 +73,5 @@ fn with_field_altered(line: &str, field: &str) -> String {
 }
 
 fn read(file: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/arithmetic").join(file);
-    let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    if !file.ends_with(".gz") {
-        return String::from_utf8(bytes).expect("UTF-8");
-    }
-    let mut text = String::new();
-    GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).expect("gzip of UTF-8");
-    text
+    common::vectors::read(&format!("arithmetic/{file}"))
 }

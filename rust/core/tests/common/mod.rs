@@ -1,5 +1,7 @@
-//! Machines, scenarios and a text of everything a run recorded, for the tests of whole runs.
+//! Machines, scenarios and a text of everything a run recorded, for the tests of whole runs; and the vectors.
 #![allow(dead_code, reason = "each test file uses its part")]
+
+pub mod vectors;
 
 use std::fmt::Write;
 

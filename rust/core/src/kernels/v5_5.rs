@@ -134,7 +134,7 @@ fn is_balanced(env: &LbEnv<'_>, sds: &mut SdLbStats) -> bool {
 }
 
 /// kernel/sched/fair.c, v5.5, update_sd_lb_stats().
-fn update_sd_lb_stats(env: &mut LbEnv<'_>) -> SdLbStats {
+pub(super) fn update_sd_lb_stats(env: &mut LbEnv<'_>) -> SdLbStats {
     let mut sds =
         SdLbStats { prefer_sibling: env.sd.child_flags.has(SdFlags::PREFER_SIBLING), ..SdLbStats::default() };
     env.stats.clear();

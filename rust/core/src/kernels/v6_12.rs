@@ -21,9 +21,8 @@ use super::env::{
 use super::patches::runnable_avg;
 use super::sis_util::select_idle_sibling;
 use super::v5_4::{
-    SCHED_CAPACITY_SCALE, avg_load, capacity_is_reduced, detach_by, domain_avg_load, fbq_classify_group,
-    fbq_classify_rq, fits_capacity, leaves_reduced_capacity, migrate_degrades_locality, overutilized_after,
-    runs_within,
+    SCHED_CAPACITY_SCALE, avg_load, capacity_is_reduced, detach_by, domain_avg_load, fbq_classify_rq,
+    fits_capacity, leaves_reduced_capacity, migrate_degrades_locality, overutilized_after, runs_within,
 };
 use super::{Balance, Kernel, Wakeup, eevdf, numa, v5_4, v5_5, v5_7};
 use crate::slot;
@@ -226,29 +225,9 @@ fn is_core(group: &SchedGroup) -> bool {
 
 /// kernel/sched/fair.c, v6.12, update_sd_lb_stats().
 fn update_sd_lb_stats(env: &mut LbEnv<'_>) -> SdLbStats {
-    let mut sds = SdLbStats::default();
-    let mut sum_util = 0;
-    env.stats.clear();
-    env.overload = false;
-    env.overutilized = false;
-    for index in 0..env.sd.ring.len() {
-        let sgs = (env.kernel.balance.update_sg_lb_stats.f)(env, index);
-        if index == 0 {
-            sds.local_stat = sgs;
-        } else if (env.kernel.balance.update_sd_pick_busiest.f)(env, &sds, index, &sgs) {
-            sds.busiest = Some(index);
-            sds.busiest_stat = sgs;
-        }
-        sds.total_load += sgs.group_load;
-        sds.total_capacity += sgs.group_capacity;
-        sum_util += sgs.group_util;
-        env.stats.push(sgs);
-    }
+    let mut sds = v5_5::update_sd_lb_stats(env);
     sds.prefer_sibling = sds.busiest.is_some_and(|best| env.group(best).flags.has(SdFlags::PREFER_SIBLING));
-    if env.sd.flags.has(SdFlags::NUMA) {
-        env.fbq_type = fbq_classify_group(&sds.busiest_stat);
-    }
-    env.nr_idle_scan = nr_idle_scan(env, sum_util);
+    env.nr_idle_scan = nr_idle_scan(env, env.stats.iter().map(|sgs| sgs.group_util).sum());
     sds
 }
 

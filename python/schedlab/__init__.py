@@ -10,6 +10,7 @@ from schedlab.compare import Comparison, compare
 from schedlab.difference import Difference, first_difference
 from schedlab.kernel import Kernel, KernelDiff, kernels
 from schedlab.machine import Machine, machines
+from schedlab.memory import Memory
 from schedlab.reproduce import Reproduction, reproduce
 from schedlab.runs import Runs, read_parquet
 from schedlab.scenario import Scenario
@@ -27,6 +28,7 @@ __all__ = [
     "Kernel",
     "KernelDiff",
     "Machine",
+    "Memory",
     "Periodic",
     "PingPong",
     "Reproduction",

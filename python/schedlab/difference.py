@@ -28,6 +28,7 @@ KINDS = {
     "preemption": "preemption by a wakee",
     "tick": "end of the slice at a tick",
     "pick": "pick of the next task",
+    "numa": "search for a place near a task's memory",
 }
 """What the kinds of decisions are called."""
 

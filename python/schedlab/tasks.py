@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from schedlab._arguments import bad_argument, choice, integer
+from schedlab.memory import Memory
 
 MOST_US = 3_600_000_000
 """The longest time that a task may be given, us: an hour."""
@@ -24,6 +25,7 @@ class Task:
         mask: CPUs that they may use; None for all.
         release: (time in us, CPUs): from then on they may use these CPUs.
         group: name of the task group (cgroup) that they are in; None for the root.
+        memory: what they keep in memory, of hogs, periodic tasks and barriers; None: it is not looked at.
 
     Raises:
         ValueError: a number is not an integer in its range, a mask is empty, or a group is not a name.
@@ -36,6 +38,7 @@ class Task:
     mask: tuple[int, ...] | None = None
     release: tuple[int, tuple[int, ...]] | None = None
     group: str | None = None
+    memory: Memory | None = None
 
     kind: ClassVar[str]
 
@@ -52,6 +55,8 @@ class Task:
         put(self, "nice", integer("nice", self.nice, -20, 19))
         if self.group is not None:
             _group_name("group", self.group)
+        if self.memory is not None and not isinstance(self.memory, Memory):
+            raise bad_argument("memory", self.memory, "must be Memory")
         if self.mask is not None:
             put(self, "mask", _cpus("mask", self.mask))
         if self.release is not None:
@@ -69,6 +74,9 @@ class Task:
         """The entry as the scenario's JSON has it."""
         fields = dataclasses.asdict(self)
         mask, release = fields.pop("mask"), fields.pop("release")
+        del fields["memory"]
+        if self.memory is not None:
+            fields["memory"] = self.memory.to_dict()
         return {
             "kind": self.kind,
             **fields,
@@ -289,6 +297,8 @@ def _task(index: int, entry: object) -> Task:
     release = arguments.get("release")
     if isinstance(release, dict):
         arguments["release"] = (release.get("at_us"), release.get("mask"))
+    if arguments.get("memory") is not None:
+        arguments["memory"] = Memory.from_dict(f"workload.tasks[{index}].memory", arguments["memory"])
     missing = [
         field.name
         for field in dataclasses.fields(kind)

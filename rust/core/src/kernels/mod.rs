@@ -36,6 +36,7 @@ use self::env::{
     BalanceRules, GroupType, IdlestEnv, LbEnv, SdLbStats, SgLbStats, SrcQueue, TaskView, WakeAffineEnv,
     WakeCapEnv, WakeTarget,
 };
+use self::numa::faults::{PageFault, VmaScan};
 use self::numa::{NumaEnv, NumaStats, NumaTask, NumaType};
 use self::patches::Patch;
 use self::queue::{ChargeVerdict, Placement, Placing, QueueEnv, QueueForm, TickVerdict, WakeupVerdict};
@@ -333,6 +334,10 @@ slot_table! {
         task_numa_compare: fn(&mut NumaEnv<'_>, i64, i64, bool) -> bool,
         /// Claims the CPU looked at as the best: (environment, task to change places with, gain).
         task_numa_assign: for<'a> fn(&mut NumaEnv<'a>, Option<NumaTask<'a>>, i64),
+        /// Whether a page goes to the node of the task that faulted on it.
+        should_numa_migrate_memory: fn(&PageFault<'_>) -> bool,
+        /// Whether a mapping is scanned for the task at all.
+        vma_is_accessed: fn(&VmaScan) -> bool,
     }
 }
 

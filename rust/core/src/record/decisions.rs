@@ -7,6 +7,7 @@
 use serde::Serialize;
 
 use crate::kernels::env::{Refusals, SgLbStats};
+use crate::kernels::numa::{NumaStats, NumaType};
 
 /// Which decisions to keep of a run, and how many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +75,8 @@ pub enum What {
     Tick(Tick),
     /// Which task runs next.
     Pick(Pick),
+    /// Where NUMA balancing sends the running task.
+    Numa(NumaPlaced),
 }
 
 /// Placement of a task.
@@ -291,6 +294,67 @@ pub struct PickAsked {
     pub nr_running: u32,
 }
 
+/// A search for a place near a task's memory: `task_numa_migrate()`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct NumaPlaced {
+    /// The question.
+    pub asked: NumaAsked,
+    /// The answer.
+    pub answer: NumaAnswer,
+}
+
+/// The question of a search for a place.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct NumaAsked {
+    /// The task.
+    pub task: u32,
+    /// The node where it would like to run.
+    pub preferred_node: u32,
+    /// What the search read of the task's node.
+    pub src: NodeSums,
+    /// And of the preferred one.
+    pub dst: NodeSums,
+}
+
+/// What a search for a place reads of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct NodeSums {
+    /// Its class, in kernels that have one.
+    pub node_type: Option<&'static str>,
+    /// Runnable tasks; 0 in kernels that do not count them.
+    pub nr_running: u32,
+    /// Load.
+    pub load: u64,
+    /// Utilization, likewise.
+    pub util: u64,
+    /// Capacity.
+    pub capacity: u64,
+    /// A free idle CPU where the task may run, likewise.
+    pub idle_cpu: Option<usize>,
+}
+
+impl From<&NumaStats> for NodeSums {
+    fn from(ns: &NumaStats) -> Self {
+        Self {
+            node_type: ns.node_type.map(NumaType::name),
+            nr_running: ns.nr_running,
+            load: ns.load,
+            util: ns.util,
+            capacity: ns.compute_capacity,
+            idle_cpu: ns.idle_cpu,
+        }
+    }
+}
+
+/// The answer of a search for a place.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct NumaAnswer {
+    /// The CPU; `None` = it stays.
+    pub cpu: Option<u32>,
+    /// The task that goes the other way; `None` = a plain move.
+    pub swap_with: Option<u32>,
+}
+
 impl Decision {
     /// Whether the other run was asked something else here, or answered otherwise. The rule that found a CPU is no part of
     /// the answer: only the CPU has consequences.
@@ -312,6 +376,10 @@ impl Decision {
             }
             (What::Tick(a), What::Tick(b)) => a == b,
             (What::Pick(a), What::Pick(b)) => a == b,
+            (What::Numa(a), What::Numa(b)) => {
+                let question = |placed: &NumaPlaced| (placed.asked.task, placed.asked.preferred_node);
+                question(a) == question(b) && a.answer == b.answer
+            }
             _ => false,
         };
         !alike || self.time_ns != other.time_ns || self.cpu != other.cpu

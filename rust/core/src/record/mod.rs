@@ -70,6 +70,22 @@ metrics! {
     migrations_newidle "count",
     /// Running tasks pushed by active balance.
     migrations_active "count",
+    /// Tasks moved by NUMA balancing, two in a swap.
+    migrations_numa "count",
+    /// Swaps among them.
+    numa_swaps "count",
+    /// NUMA hinting faults.
+    numa_hint_faults "count",
+    /// Those on a page of the CPU's own node.
+    numa_hint_faults_local "count",
+    /// Pages marked by NUMA scans.
+    numa_pte_updates "count",
+    /// Pages that went to another node.
+    numa_pages_migrated "count",
+    /// Pages that tasks came to on their walks.
+    memory_touches "count",
+    /// Those on another node.
+    memory_touches_remote "count",
     /// Wake-ups that preempted the running task.
     preemptions_wakeup "count",
     /// Ticks that ended the running task's slice.

@@ -6,14 +6,13 @@
 //! [`BalanceRules`](crate::kernels::env::BalanceRules) say how.
 
 use super::Sim;
-use super::fair::{Why, list_push_head, list_remove};
-use super::groups::{Entities, QueueId, ROOT_GROUP, TaskGroups, task_h_load};
-use super::rq::{Interrupt, NO_TASK, Task, TaskId};
+use super::fair::Why;
+use super::groups::QueueId;
+use super::rq::{Interrupt, NO_TASK, TaskId};
+use super::src_queue::{EngineQueue, Locality};
 use crate::cpumask::CpuMask;
-use crate::kernels::eevdf::{VirtualClock, clock_of};
-use crate::kernels::env::{
-    CpuIdleType, GroupType, LbEnv, LbView, MigrationType, SrcQueue, TaskRef, TaskScan, TaskView,
-};
+use crate::kernels::eevdf::clock_of;
+use crate::kernels::env::{CpuIdleType, GroupType, LbEnv, LbView, MigrationType, SrcQueue, TaskScan};
 use crate::topology::SdFlags;
 
 /// Longest interval while all tasks are pinned, ms (`MAX_PINNED_INTERVAL`).
@@ -56,32 +55,6 @@ impl SdState {
     }
 }
 
-/// The tickless idle CPUs (`nohz` of fair.c).
-#[derive(Clone, Debug)]
-pub struct Nohz {
-    /// `idle_cpus_mask`.
-    pub idle_cpus: CpuMask,
-    /// `nr_cpus`.
-    pub nr_cpus: u32,
-    /// Some tickless CPU has blocked load that must decay (`has_blocked`).
-    pub has_blocked: bool,
-    /// `next_balance`, jiffies.
-    pub next_balance: u64,
-    /// `next_blocked`, jiffies.
-    pub next_blocked: u64,
-    /// CPU that was kicked and has not yet balanced, with the work it was kicked for.
-    pub kicked: Option<KickWork>,
-}
-
-/// What a kicked CPU does for the tickless ones.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum KickWork {
-    /// Only let blocked load decay (`NOHZ_STATS_KICK`).
-    Stats,
-    /// Balance (`NOHZ_KICK_MASK`).
-    Balance,
-}
-
 impl Sim<'_> {
     /// trigger_load_balance() at a tick, and the softirq that it raises.
     pub(super) fn trigger_load_balance(&mut self, cpu: usize) {
@@ -100,7 +73,7 @@ impl Sim<'_> {
     }
 
     /// rebalance_domains(): every level of the CPU that is due, bottom-up.
-    fn rebalance_domains(&mut self, cpu: usize, mut idle: CpuIdleType) {
+    pub(super) fn rebalance_domains(&mut self, cpu: usize, mut idle: CpuIdleType) {
         let topo = self.topo;
         let jiffies = self.jiffies();
         let hz = u64::from(self.tunables.hz);
@@ -365,22 +338,8 @@ impl Sim<'_> {
                 self.update_h_load(pass.src_cpu);
                 let running = self.running_task(pass.src_cpu);
                 let virtual_clock = clock_of(&self.rqs[pass.src_cpu].cfs, self.entities());
-                let rq = &mut self.rqs[pass.src_cpu];
-                let mut queue = EngineQueue {
-                    tasks: &mut self.tasks,
-                    groups: &self.groups,
-                    root_load: rq.cfs.avg.load_avg,
-                    head: &mut rq.list_head,
-                    tail: &mut rq.list_tail,
-                    nr_running: rq.cfs.h_nr_running,
-                    clock: rq.clock,
-                    running,
-                    next: rq.cfs.next,
-                    last: rq.cfs.last,
-                    virtual_clock,
-                    util_est: self.features.util_est,
-                    detached: &mut detached,
-                };
+                let mut queue =
+                    src_queue!(self, pass.src_cpu, pass.dst_cpu, running, virtual_clock, detached);
                 let mut env = lb_env!(self, sd, pass.dst_cpu, level, idle, *excluded);
                 pass.put(&mut env);
                 // The failures are this domain's, whichever CPU the tasks go to.
@@ -433,6 +392,7 @@ impl Sim<'_> {
     fn detach_task(&mut self, src: usize, dst: usize, task: TaskId) {
         self.dequeue_task(src, task, Why::Move);
         self.detach_entity(src, task);
+        self.update_scan_period(task, dst);
         self.tasks[task as usize].cpu = dst as u16;
     }
 
@@ -499,23 +459,8 @@ impl Sim<'_> {
         let found = {
             self.update_h_load(cpu);
             let virtual_clock = clock_of(&self.rqs[cpu].cfs, self.entities());
-            let rq = &mut self.rqs[cpu];
             let mut detached = std::mem::take(&mut self.detached);
-            let queue = EngineQueue {
-                tasks: &mut self.tasks,
-                groups: &self.groups,
-                root_load: rq.cfs.avg.load_avg,
-                head: &mut rq.list_head,
-                tail: &mut rq.list_tail,
-                nr_running: rq.cfs.h_nr_running,
-                clock: rq.clock,
-                running: NO_TASK,
-                next: rq.cfs.next,
-                last: rq.cfs.last,
-                virtual_clock,
-                util_est: self.features.util_est,
-                detached: &mut detached,
-            };
+            let queue = src_queue!(self, cpu, target, NO_TASK, virtual_clock, detached);
             let none = None;
             let mut env = lb_env!(self, sd, target, level, CpuIdleType::Idle, none);
             env.src_cpu = cpu;
@@ -571,7 +516,7 @@ impl Sim<'_> {
     }
 
     /// update_blocked_averages(): ages the queue's signals although nothing happens on it.
-    fn update_blocked_averages(&mut self, cpu: usize) {
+    pub(super) fn update_blocked_averages(&mut self, cpu: usize) {
         self.update_rq_clock(cpu);
         self.update_blocked_groups(cpu);
         self.update_cfs_rq_load_avg(QueueId::root(cpu));
@@ -580,163 +525,6 @@ impl Sim<'_> {
         rq.last_blocked_load_update_tick = jiffies;
         if rq.cfs.avg.load_avg == 0 && rq.cfs.avg.util_avg == 0 {
             rq.has_blocked_load = false;
-        }
-    }
-
-    /// nohz_balance_enter_idle(): the idle CPU has stopped its tick.
-    pub(super) fn nohz_balance_enter_idle(&mut self, cpu: usize) {
-        let rq = &mut self.rqs[cpu];
-        rq.has_blocked_load = true;
-        if !rq.nohz_idle {
-            rq.nohz_idle = true;
-            self.nohz.idle_cpus.set(cpu);
-            self.nohz.nr_cpus += 1;
-            self.nr_busy_cpus[self.topo.llc_id[cpu]] -= 1;
-        }
-        self.nohz.has_blocked = true;
-    }
-
-    /// nohz_balance_exit_idle(): the first tick of a busy CPU.
-    fn nohz_balance_exit_idle(&mut self, cpu: usize) {
-        let rq = &mut self.rqs[cpu];
-        if rq.nohz_idle {
-            rq.nohz_idle = false;
-            self.nohz.idle_cpus.clear(cpu);
-            self.nohz.nr_cpus -= 1;
-            self.nr_busy_cpus[self.topo.llc_id[cpu]] += 1;
-        }
-    }
-
-    /// nohz_balancer_kick(): a busy CPU's tick asks an idle CPU to balance for the tickless ones.
-    fn nohz_balancer_kick(&mut self, cpu: usize) {
-        self.nohz_balance_exit_idle(cpu);
-        if self.nohz.nr_cpus == 0 {
-            return;
-        }
-        let jiffies = self.jiffies();
-        let stats = self.nohz.has_blocked && jiffies > self.nohz.next_blocked;
-        let mut work = stats.then_some(KickWork::Stats);
-        if jiffies >= self.nohz.next_balance {
-            let rq = &self.rqs[cpu];
-            let (capacity, original) = (self.stats.capacity[cpu], self.stats.capacity_orig[cpu]);
-            let sd = &self.topo.per_cpu[cpu][0];
-            // check_cpu_capacity(): interrupts or real-time tasks take a good part of the CPU.
-            let reduced = capacity * u64::from(sd.imbalance_pct) < original * 100;
-            let misfit = self.stats.misfit_task_load[cpu] != 0
-                && self.topo.per_cpu[cpu].iter().any(|sd| sd.flags.has(SdFlags::ASYM_CPUCAPACITY));
-            let busy_llc = self.topo.llc_level[cpu].is_some() && self.nr_busy_cpus[self.topo.llc_id[cpu]] > 1;
-            if rq.cfs.h_nr_running >= 2 || (rq.cfs.h_nr_running >= 1 && reduced) || misfit || busy_llc {
-                work = Some(KickWork::Balance);
-            }
-        }
-        if let Some(work) = work {
-            self.kick_ilb(work);
-        }
-    }
-
-    /// kick_ilb(): sends an idle CPU the work, unless one is already on its way.
-    fn kick_ilb(&mut self, work: KickWork) {
-        self.nohz.next_balance = self.jiffies() + 1;
-        let Some(ilb) = self.nohz.idle_cpus.iter().find(|&cpu| self.stats.idle[cpu]) else { return };
-        if let Some(kicked) = self.nohz.kicked {
-            self.nohz.kicked = Some(kicked.max(work));
-            return;
-        }
-        self.nohz.kicked = Some(work);
-        self.send_interrupt(ilb, Interrupt::NohzKick);
-    }
-
-    /// nohz_idle_balance(): the kicked CPU balances for every tickless idle CPU that is due, itself last.
-    pub(super) fn nohz_idle_balance(&mut self, this_cpu: usize) {
-        let Some(work) = self.nohz.kicked.take() else { return };
-        if !self.stats.idle[this_cpu] {
-            return;
-        }
-        let jiffies = self.jiffies();
-        let mut next_balance = jiffies + 60 * u64::from(self.tunables.hz);
-        self.nohz.has_blocked = false;
-        let mut has_blocked = false;
-        let mut cursor = 0;
-        while let Some(cpu) = self.nohz.idle_cpus.next_from(cursor) {
-            cursor = cpu + 1;
-            if cpu == this_cpu || !self.stats.idle[cpu] {
-                continue;
-            }
-            if self.rqs[this_cpu].need_resched {
-                self.nohz.has_blocked = true;
-                return;
-            }
-            has_blocked |= self.update_nohz_stats(cpu, true);
-            if jiffies >= self.rqs[cpu].next_balance && work == KickWork::Balance {
-                self.update_rq_clock(cpu);
-                self.rebalance_domains(cpu, CpuIdleType::Idle);
-            }
-            next_balance = next_balance.min(self.rqs[cpu].next_balance);
-        }
-        self.update_blocked_averages(this_cpu);
-        has_blocked |= self.rqs[this_cpu].has_blocked_load;
-        if work == KickWork::Balance {
-            self.rebalance_domains(this_cpu, CpuIdleType::Idle);
-        }
-        self.nohz.next_blocked = jiffies + self.blocked_load_period();
-        self.nohz.has_blocked |= has_blocked;
-        if work == KickWork::Balance {
-            self.nohz.next_balance = next_balance.min(self.rqs[this_cpu].next_balance);
-        }
-    }
-
-    /// nohz_newidle_balance(): a CPU that goes idle for long enough lets the tickless CPUs' blocked load decay.
-    fn nohz_newidle_balance(&mut self, this_cpu: usize) {
-        let jiffies = self.jiffies();
-        if (self.rqs[this_cpu].avg_idle as i64) < self.tunables.migration_cost_ns
-            || !self.nohz.has_blocked
-            || jiffies < self.nohz.next_blocked
-        {
-            return;
-        }
-        self.nohz.has_blocked = false;
-        let mut has_blocked = false;
-        let mut cursor = 0;
-        while let Some(cpu) = self.nohz.idle_cpus.next_from(cursor) {
-            cursor = cpu + 1;
-            if cpu != this_cpu && self.stats.idle[cpu] {
-                has_blocked |= self.update_nohz_stats(cpu, true);
-            }
-        }
-        self.nohz.next_blocked = jiffies + self.blocked_load_period();
-        self.nohz.has_blocked |= has_blocked;
-    }
-
-    /// update_nohz_stats(): ages a tickless CPU's signals; whether some blocked load is left.
-    fn update_nohz_stats(&mut self, cpu: usize, force: bool) -> bool {
-        let rq = &self.rqs[cpu];
-        if !rq.has_blocked_load || !rq.nohz_idle {
-            return false;
-        }
-        if force || self.jiffies() > rq.last_blocked_load_update_tick {
-            self.update_blocked_averages(cpu);
-        }
-        self.rqs[cpu].has_blocked_load
-    }
-
-    /// Time between two decays of the tickless CPUs' blocked load, jiffies (LOAD_AVG_PERIOD ms).
-    fn blocked_load_period(&self) -> u64 {
-        (u64::from(self.pelt_table.half_life) * u64::from(self.tunables.hz)).div_ceil(1000)
-    }
-
-    /// LBF_NOHZ_STATS: a newidle pass first ages the tickless CPUs that it will look at.
-    fn refresh_nohz_stats(&mut self, cpu: usize, level: usize, idle: CpuIdleType) {
-        let ages = self.balance_rules.newidle_ages_tickless;
-        if !ages || idle != CpuIdleType::NewlyIdle || !self.nohz.has_blocked {
-            return;
-        }
-        let topo = self.topo;
-        let mut cursor = 0;
-        while let Some(idle_cpu) = self.nohz.idle_cpus.next_from(cursor) {
-            cursor = idle_cpu + 1;
-            if topo.per_cpu[cpu][level].span.test(idle_cpu) {
-                self.update_nohz_stats(idle_cpu, false);
-            }
         }
     }
 }
@@ -790,86 +578,6 @@ impl PassState {
         env.fbq_type = self.fbq_type;
         env.src_grp_type = self.src_grp_type;
         env.scan = self.scan;
-    }
-}
-
-/// A runqueue's list of tasks as `detach_tasks` walks it. Tasks that it takes are collected; the engine
-/// dequeues them after.
-struct EngineQueue<'a> {
-    tasks: &'a mut Vec<Task>,
-    groups: &'a TaskGroups,
-    /// load_avg of the CPU.
-    root_load: u64,
-    head: &'a mut TaskId,
-    tail: &'a mut TaskId,
-    nr_running: u32,
-    clock: u64,
-    running: TaskId,
-    next: TaskId,
-    last: TaskId,
-    /// The average that says who is eligible; without entities in queues that do not ask.
-    virtual_clock: VirtualClock,
-    util_est: bool,
-    detached: &'a mut Vec<TaskId>,
-}
-
-impl EngineQueue<'_> {
-    fn towards_head(&self, task: TaskRef) -> Option<TaskRef> {
-        Some(self.tasks[task as usize].list_prev).filter(|&task| task != NO_TASK)
-    }
-}
-
-impl SrcQueue for EngineQueue<'_> {
-    fn nr_running(&self) -> u32 {
-        self.nr_running
-    }
-
-    fn nr_preferred_running(&self) -> u32 {
-        0
-    }
-
-    fn tail(&self) -> Option<TaskRef> {
-        Some(*self.tail).filter(|&task| task != NO_TASK)
-    }
-
-    fn view(&self, id: TaskRef) -> TaskView<'_> {
-        let task = &self.tasks[id as usize];
-        let queue = QueueId { cpu: task.cpu, group: task.group };
-        let (next, last, clock) = if queue.group == ROOT_GROUP {
-            (self.next, self.last, self.virtual_clock)
-        } else {
-            let cfs = &self.groups.queues[self.groups.index(queue)].cfs;
-            (cfs.next, cfs.last, clock_of(cfs, Entities { tasks: self.tasks, groups: self.groups, rqs: &[] }))
-        };
-        TaskView {
-            load: task_h_load(self.groups, queue, self.root_load, task.se.avg.load_avg),
-            util: super::fair::task_util_est(&task.se, self.util_est),
-            age_ns: self.clock as i64 - task.se.exec_start as i64,
-            running: id == self.running,
-            idle_policy: false,
-            next_buddy: id == next,
-            last_buddy: id == last,
-            throttled: false,
-            per_cpu_kthread: false,
-            eligible: clock.entity_eligible(task.se.vruntime),
-            allowed: task.allowed.as_deref(),
-            numa: None,
-        }
-    }
-
-    fn move_to_head(&mut self, task: TaskRef) {
-        list_remove(self.tasks, self.head, self.tail, task);
-        list_push_head(self.tasks, self.head, self.tail, task);
-    }
-
-    fn detach(&mut self, task: TaskRef) {
-        list_remove(self.tasks, self.head, self.tail, task);
-        self.nr_running -= 1;
-        if self.virtual_clock.avg_load != 0 && self.tasks[task as usize].group == ROOT_GROUP {
-            let se = &self.tasks[task as usize].se;
-            self.virtual_clock.sub(se.vruntime, se.weight);
-        }
-        self.detached.push(task);
     }
 }
 

@@ -3,8 +3,8 @@
 //! The expected numbers are the kernel's: defaults of v5.7 for eight CPUs (latency 24 ms, wake-up granularity 4 ms,
 //! 250 ticks a second) and the rules of the functions that a test names.
 
-use super::balance::KickWork;
 use super::fair::Why;
+use super::nohz::KickWork;
 use super::program::{Op, Phase};
 use super::rq::{Interrupt, NO_TASK, TaskId, TaskState};
 use super::tunables::TunableSettings;
@@ -35,6 +35,7 @@ fn setup_with(machine: MachineSpec, kernel: KernelSpec, nices: &[i32]) -> Setup 
     let mut setup = scenario.setup().expect("the scenario is good");
     let task = |&nice: &i32| TaskSpec::new(0, LoadWeight::from_nice(nice).expect("a nice value"));
     setup.load = Load {
+        regions: Vec::new(),
         tasks: nices.iter().map(task).collect(),
         groups: vec![],
         ops: vec![Op::Exit],
@@ -69,7 +70,7 @@ impl<'a> Sim<'a> {
     fn at_rest(setup: &'a Setup) -> Self {
         let mut sim = Self::new(setup, 0);
         for (id, spec) in setup.load.tasks.iter().enumerate() {
-            let mut task = super::new_task(id, spec, sim.pelt_form, 0, sim.now);
+            let mut task = super::start::new_task(id, spec, sim.pelt_form, 0, sim.now);
             task.program.phase = Phase::Work;
             task.remaining_ns = 1 << 40;
             sim.tasks.push(task);

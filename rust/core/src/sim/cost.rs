@@ -101,6 +101,14 @@ cost_model! {
     smt3_speed_permille: 460,
     /// Speed of a hardware thread while three or more siblings are busy.
     smt4_speed_permille: 370,
+    /// A NUMA hinting fault, a migration of its page excluded.
+    numa_fault_ns: 1_500,
+    /// Migration of a page to another node, its copy excluded.
+    page_migrate_ns: 2_500,
+    /// Marking one page in a NUMA scan.
+    numa_scan_page_ns: 30,
+    /// How much of a distance's excess in the table of distances is latency: 1000 takes it at its word.
+    remote_latency_permille: 1_000,
     /// Even spread of every piece of work around its mean, plus or minus.
     work_jitter_permille: 150,
     /// Largest offset of one CPU's tick from the others', drawn for each CPU and seed.
@@ -127,6 +135,13 @@ impl CostModel {
             }
             if name == "work_jitter_permille" && value > 1000 {
                 return Err(SimError::invalid(argument, value, "a spread is 0 to 1000 per mille"));
+            }
+            if name == "remote_latency_permille" && value > 10_000 {
+                return Err(SimError::invalid(
+                    argument,
+                    value,
+                    "a part of the excess is 0 to 10000 per mille",
+                ));
             }
             if name.ends_with("_ns") && value > 1_000_000_000 {
                 return Err(SimError::invalid(argument, value, "a cost is at most 1000000000 ns"));

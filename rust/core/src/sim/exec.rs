@@ -48,13 +48,12 @@ impl Sim<'_> {
                 if ended { (Phase::Work, self.cost.reap_ns) } else { (Phase::Look, self.cost.poll_ns) }
             }
             Op::Compute { ns, spread_permille } => {
-                let task = &mut self.tasks[task as usize];
-                task.program.phase = Phase::Work;
-                return if spread_permille == 0 {
-                    ns
-                } else {
-                    task.rng.jitter(ns, u64::from(spread_permille))
-                };
+                let p = &mut self.tasks[task as usize];
+                p.program.phase = Phase::Work;
+                let work =
+                    if spread_permille == 0 { ns } else { p.rng.jitter(ns, u64::from(spread_permille)) };
+                self.begin_compute(task, work);
+                return work;
             }
             Op::Sleep { .. } | Op::WaitStart | Op::Jump { .. } | Op::Barrier { .. } => (Phase::Work, 0),
             Op::ClockStart | Op::ClockStop => (Phase::Work, 0),
@@ -178,7 +177,10 @@ impl Sim<'_> {
                     return self.sleep_until(task, self.now + gap_ns);
                 }
             }
-            (Phase::Work, Op::Compute { .. }) => self.next_op(task),
+            (Phase::Work, Op::Compute { .. }) => {
+                self.compute_left(task, 0);
+                self.next_op(task);
+            }
             (Phase::Work, Op::Sleep { ns, spread_permille }) => {
                 self.next_op(task);
                 let ns = self.tasks[task as usize].rng.jitter(ns, u64::from(spread_permille));
@@ -304,6 +306,7 @@ impl Sim<'_> {
     /// The task has exited: do_task_dead() and task_dead_fair().
     pub(super) fn task_dead(&mut self, cpu: usize, task: TaskId) {
         self.remove_entity(cpu, task);
+        self.task_numa_free(task);
         self.tasks[task as usize].state = TaskState::Dead;
     }
 }

@@ -288,6 +288,7 @@ impl Sim<'_> {
             queue = above;
         }
         self.list_push_head(cpu, task);
+        self.account_numa(cpu, task, 1);
         self.tasks[task as usize].queued_since_ns = self.now;
         if !self.tasks[task as usize].se.sched_delayed {
             self.record.task_state(self.now, task, cpu, TaskTraceState::Waiting);
@@ -364,6 +365,7 @@ impl Sim<'_> {
         }
         self.dequeue_entities(queue, task, why);
         self.list_remove(cpu, task);
+        self.account_numa(cpu, task, -1);
         // The queue has not expected anything of a delayed entity since it fell asleep.
         if !self.tasks[task as usize].se.sched_delayed {
             self.util_est_dequeue(cpu, task, matches!(why, Why::Sleep | Why::Exit));
@@ -376,6 +378,7 @@ impl Sim<'_> {
         self.dequeue_entities(queue, entity, Why::Sleep);
         if entity < self.groups.nr_tasks {
             self.list_remove(usize::from(queue.cpu), entity);
+            self.account_numa(usize::from(queue.cpu), entity, -1);
         }
         let delay_zero = self.features.delay_zero;
         let se = self.se_mut(entity);

@@ -375,5 +375,15 @@ fn step(sim: &mut Sim<'_>) {
 
 fn load(tasks: Vec<TaskSpec>, ops: Vec<Op>, channels: Vec<ChannelKind>) -> Load {
     let (barriers, actions) = (Vec::new(), Vec::new());
-    Load { tasks, groups: Vec::new(), ops, channels, barriers, actions, message_bytes: 100, threads: false }
+    Load {
+        tasks,
+        groups: Vec::new(),
+        regions: Vec::new(),
+        ops,
+        channels,
+        barriers,
+        actions,
+        message_bytes: 100,
+        threads: false,
+    }
 }

@@ -6,9 +6,9 @@ use super::{START_NS, Sim};
 use crate::kernels::env::{CpuIdleType, Refusals};
 use crate::kernels::sis::PlacementRule;
 use crate::record::decisions::{
-    CpuState, Decisions, GroupSums, IdlestChoice, Pass, PassAnswer, PassAsked, Pick, PickAsked, Placed,
-    PlacedAnswer, PlacedAsked, Preemption, PreemptionAnswer, PreemptionAsked, Push, PushAsked, TaskAnswer,
-    Tick, TickAsked, What,
+    CpuState, Decisions, GroupSums, IdlestChoice, NumaAnswer, NumaAsked, NumaPlaced, Pass, PassAnswer,
+    PassAsked, Pick, PickAsked, Placed, PlacedAnswer, PlacedAsked, Preemption, PreemptionAnswer,
+    PreemptionAsked, Push, PushAsked, TaskAnswer, Tick, TickAsked, What,
 };
 
 impl Sim<'_> {
@@ -170,6 +170,14 @@ impl Sim<'_> {
         if self.record.decisions.is_some() {
             let asked = PushAsked { dst_cpu: target as u32 };
             self.log(cpu, What::Push(Push { asked, answer: TaskAnswer { task } }));
+        }
+    }
+
+    /// NUMA balancing has looked for a place for the running task.
+    #[inline]
+    pub(super) fn log_numa(&mut self, cpu: usize, asked: NumaAsked, answer: NumaAnswer) {
+        if self.record.decisions.is_some() {
+            self.log(cpu, What::Numa(NumaPlaced { asked, answer }));
         }
     }
 

@@ -50,6 +50,34 @@ macro_rules! cfs_mut {
     };
 }
 
+/// The tasks of a CPU as a pull to another one walks them: borrows fields, so that others stay free.
+macro_rules! src_queue {
+    ($sim:ident, $src:expr, $dst:expr, $running:expr, $virtual_clock:expr, $detached:ident) => {{
+        let rq = &mut $sim.rqs[$src];
+        EngineQueue {
+            tasks: &mut $sim.tasks,
+            groups: &$sim.groups,
+            root_load: rq.cfs.avg.load_avg,
+            head: &mut rq.list_head,
+            tail: &mut rq.list_tail,
+            nr_running: rq.cfs.h_nr_running,
+            clock: rq.clock,
+            running: $running,
+            next: rq.cfs.next,
+            last: rq.cfs.last,
+            virtual_clock: $virtual_clock,
+            util_est: $sim.features.util_est,
+            locality: Locality {
+                numa: &$sim.numa,
+                memory: &$sim.memory,
+                nodes: [$sim.node_of[$src], $sim.node_of[$dst]],
+                nr_preferred_running: $sim.stats.nr_preferred_running[$src],
+            },
+            detached: &mut $detached,
+        }
+    }};
+}
+
 pub mod balance;
 #[cfg(test)]
 mod behaviour_tests;
@@ -63,8 +91,13 @@ mod fair_tests;
 pub mod groups;
 mod invariants;
 mod log;
+mod memory;
+mod nohz;
+mod numa;
 pub mod program;
 pub mod rq;
+mod src_queue;
+mod start;
 pub mod timeline;
 pub mod tunables;
 mod wakeup;
@@ -73,31 +106,31 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use self::balance::{NEWIDLE_CALLS, Nohz, SdState};
+use self::balance::SdState;
 use self::channel::{Barrier, Channel};
 use self::cost::CostModel;
 use self::event::{EventQueue, NEVER};
 use self::exec::Next;
 use self::fair::Why;
-use self::groups::{FIRST_WEIGHT, GroupCfsRq, GroupId, QueueId, TaskGroup, TaskGroups};
+use self::groups::TaskGroups;
 use self::invariants::Watch;
-use self::program::{ChannelId, Op, Phase, Program};
-use self::rq::{CfsRq, Interrupt, NO_TASK, Rq, SchedEntity, Task, TaskId, TaskState};
-use self::timeline::Timeline;
+use self::memory::Memory;
+use self::nohz::Nohz;
+use self::numa::Numa;
+use self::program::{ChannelId, Op, Phase};
+use self::rq::{Interrupt, NO_TASK, Rq, Task, TaskId, TaskState};
 use self::tunables::{Features, Tunables};
 use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 use crate::kernels::Kernel;
-use crate::kernels::eevdf::VirtualClock;
 use crate::kernels::env::{BalanceRules, RqStats, SgLbStats, SystemState};
 use crate::kernels::queue::QueueForm;
-use crate::load_weight::LoadWeight;
-use crate::pelt::{self, PeltForm, PeltTable, Removed};
+use crate::pelt::{PeltForm, PeltTable};
 use crate::record::decisions::{Decisions, Wanted};
 use crate::record::{Record, TaskTraceState, Trace};
 use crate::rng::Rng;
-use crate::topology::{MachineSpec, SchedDomains, SdFlags};
-use crate::workload::{Action, Load, TaskSpec};
+use crate::topology::{MachineSpec, SchedDomains};
+use crate::workload::{Action, Load};
 
 /// Events between two looks at the interrupt flag.
 const EVENTS_BETWEEN_CHECKS: u64 = 1 << 14;
@@ -155,6 +188,8 @@ pub struct Sim<'a> {
     rqs: Vec<Rq>,
     tasks: Vec<Task>,
     groups: TaskGroups,
+    memory: Memory,
+    numa: Numa,
     channels: Vec<Channel>,
     barriers: Vec<Barrier>,
     ops: &'a [Op],
@@ -339,6 +374,9 @@ impl<'a> Sim<'a> {
         self.rqs[cpu].idle_balance = self.stats.idle[cpu];
         self.trigger_load_balance(cpu);
         self.rqs[cpu].tick_at_ns += self.tunables.tick_ns;
+        if self.memory.is_used() {
+            self.tick_memory(cpu);
+        }
         if self.stats.idle[cpu] {
             // Still idle after a whole tick: the idle governor now expects a long sleep and stops the tick.
             self.rqs[cpu].tick_at_ns = NEVER;
@@ -439,6 +477,9 @@ impl<'a> Sim<'a> {
         }
         self.rqs[cpu].overhead_ns += cost;
         self.tasks[next as usize].last_run_cpu = cpu as u16;
+        if self.memory.is_used() {
+            self.rqs[cpu].speed_permille = self.thread_speed(cpu);
+        }
         if self.tasks[next as usize].program.phase == Phase::Begin {
             let work = self.begin_step(cpu, next);
             self.tasks[next as usize].remaining_ns = work;
@@ -479,7 +520,7 @@ impl<'a> Sim<'a> {
             rq.tick_at_ns = tick;
         }
         if self.topo.smt_mask[cpu].weight() > 1 {
-            self.rqs[cpu].speed_permille = self.smt_speed(cpu);
+            self.rqs[cpu].speed_permille = self.thread_speed(cpu);
             self.siblings_change_speed(cpu);
         }
     }
@@ -494,7 +535,7 @@ impl<'a> Sim<'a> {
     fn siblings_change_speed(&mut self, cpu: usize) {
         let topo = self.topo;
         for sibling in topo.smt_mask[cpu].iter().filter(|&sibling| sibling != cpu) {
-            let speed = self.smt_speed(sibling);
+            let speed = self.thread_speed(sibling);
             if self.rqs[sibling].curr == NO_TASK || self.rqs[sibling].speed_permille == speed {
                 continue;
             }
@@ -505,11 +546,15 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// Speed of a thread, by how many of its siblings are busy.
-    fn smt_speed(&self, cpu: usize) -> u32 {
+    /// Speed of a thread: what its busy siblings leave, less what its task's far memory costs.
+    fn thread_speed(&self, cpu: usize) -> u32 {
         let busy =
             self.topo.smt_mask[cpu].iter().filter(|&other| other != cpu && self.rqs[other].curr != NO_TASK);
-        self.cost.busy_thread_permille(busy.count()) as u32
+        let speed = self.cost.busy_thread_permille(busy.count()) as u32;
+        match self.memory.speed_permille(self.rqs[cpu].curr) {
+            1000 => speed,
+            slowed => (speed * slowed / 1000).max(1),
+        }
     }
 
     /// Speed of a CPU in parts of 1,024,000: its capacity (1024) times what its siblings leave (1000).
@@ -621,276 +666,3 @@ impl<'a> Sim<'a> {
 
 /// [`Sim::speed`] of the biggest CPU with idle siblings.
 const FULL_SPEED: u64 = 1024 * 1000;
-
-impl<'a> Sim<'a> {
-    /// The machine at rest, before its first task.
-    fn new(setup: &'a Setup, seed: u64) -> Self {
-        let topo = &setup.domains;
-        let nr_cpus = topo.nr_cpus;
-        let online = |cpu: usize| !setup.machine.offline.contains(&(cpu as u32));
-        let nr_online_cpus = (0..nr_cpus).filter(|&cpu| online(cpu)).count() as u64;
-        let tick_ns = setup.tunables.tick_ns;
-        // Where in a tick the run starts is chance.
-        let now = START_NS + Rng::stream(seed, "tick phase", 0).below(tick_ns);
-        let mut skew = Rng::stream(seed, "tick skew", 0);
-        let mut stats = RqStats::new(nr_cpus);
-        for cpu in 0..nr_cpus {
-            let capacity = u64::from(setup.machine.capacity[cpu]);
-            stats.capacity[cpu] = capacity;
-            stats.capacity_orig[cpu] = capacity;
-            stats.idle[cpu] = online(cpu);
-        }
-        // A thread that is off is nobody's sibling.
-        let core = |cpu: usize| if online(cpu) { setup.machine.core[cpu] } else { u32::MAX - cpu as u32 };
-        stats.set_cores(&(0..nr_cpus).map(core).collect::<Vec<_>>());
-        let max_cpu_capacity =
-            (0..nr_cpus).filter(|&cpu| online(cpu)).map(|cpu| stats.capacity_orig[cpu]).max();
-        let some_domain_has = |flag| topo.per_cpu.iter().flatten().any(|sd| sd.flags.has(flag));
-        let mut balance_phase = Rng::stream(seed, "balance phase", 0);
-        let jiffies = now / tick_ns;
-        let sds = topo
-            .per_cpu
-            .iter()
-            .map(|hierarchy| {
-                let state = |sd: &crate::topology::SchedDomain| SdState {
-                    last_balance: jiffies
-                        - balance_phase.below(sd.min_interval_ms * u64::from(setup.tunables.hz) / 1000 + 1),
-                    balance_interval_ms: sd.min_interval_ms,
-                    nr_balance_failed: 0,
-                    max_newidle_lb_cost: 0,
-                    next_decay_max_lb_cost: jiffies,
-                    newidle_call: NEWIDLE_CALLS / 2,
-                    newidle_success: NEWIDLE_CALLS / 2,
-                    newidle_ratio: NEWIDLE_CALLS / 2,
-                };
-                hierarchy.iter().map(state).collect()
-            })
-            .collect();
-        let mut idle_cpus = CpuMask::new(nr_cpus);
-        // Nothing has run for a while: every tick is stopped. Nobody balances for CPUs without domains.
-        for cpu in (0..nr_cpus).filter(|&cpu| !topo.per_cpu[cpu].is_empty()) {
-            idle_cpus.set(cpu);
-        }
-        let rqs = (0..nr_cpus).map(|cpu| idle_rq(cpu, now, jiffies, &setup.tunables)).collect();
-        let cost = &setup.cost;
-        let bytes = u64::from(setup.load.message_bytes);
-        let copy_ns = cost.copy_kib_ns * bytes / 1024;
-        let message_costs = |write_ns, read_ns, locked_ns| MessageCosts {
-            write_ns: write_ns + copy_ns,
-            read_ns: read_ns + copy_ns,
-            locked_ns,
-            transfer: [cost.transfer_llc_ns, cost.transfer_node_ns, cost.transfer_remote_ns],
-        };
-        Self {
-            now,
-            kernel: setup.kernel,
-            pelt_form: (setup.kernel.signals.pelt_form.f)(),
-            balance_rules: (setup.kernel.balance.balance_rules.f)(),
-            queue_form: (setup.kernel.queue.queue_form.f)(),
-            tunables: &setup.tunables,
-            features: &setup.features,
-            pelt_table: &setup.pelt_table,
-            cost,
-            topo,
-            node_of: &setup.machine.node,
-            system: SystemState {
-                smt_active: topo.smt_mask.iter().any(|mask| mask.weight() > 1),
-                asym_capacity: some_domain_has(SdFlags::ASYM_CPUCAPACITY),
-                max_cpu_capacity: max_cpu_capacity.unwrap_or(0),
-                clusters: some_domain_has(SdFlags::CLUSTER),
-                sis_util: setup.features.sis_util,
-                place_lag: setup.features.place_lag,
-                migration_cost_ns: setup.tunables.migration_cost_ns,
-                nr_migrate: setup.tunables.nr_migrate,
-                preemption: setup.tunables.preemption,
-                ..SystemState::default()
-            },
-            nr_online_cpus,
-            events: EventQueue::new(nr_cpus),
-            timers: BinaryHeap::new(),
-            rqs,
-            tasks: Vec::with_capacity(setup.load.tasks.len()),
-            groups: task_groups(&setup.load, nr_cpus, now),
-            channels: setup
-                .load
-                .channels
-                .iter()
-                .map(|&kind| Channel::new(kind, setup.load.message_bytes))
-                .collect(),
-            barriers: setup.load.barriers.iter().map(|&size| Barrier { size, waiting: Vec::new() }).collect(),
-            ops: &setup.load.ops,
-            threads: setup.load.threads,
-            message_costs: [
-                message_costs(cost.pipe_write_ns, cost.pipe_read_ns, cost.pipe_locked_ns),
-                message_costs(cost.socket_write_ns, cost.socket_read_ns, cost.socket_locked_ns),
-            ],
-            stats,
-            sds,
-            sgc_imbalance: vec![false; topo.nr_sgc],
-            has_idle_cores: vec![true; nr_cpus],
-            nr_busy_cpus: vec![0; nr_cpus],
-            // As the last balance pass over an idle LLC leaves it.
-            nr_idle_scan: topo.llc_size.clone(),
-            nohz: Nohz {
-                nr_cpus: idle_cpus.weight() as u32,
-                idle_cpus,
-                has_blocked: false,
-                next_balance: jiffies,
-                next_blocked: jiffies,
-                kicked: None,
-            },
-            overload: false,
-            tick_skew: (0..nr_cpus).map(|_| skew.below(cost.tick_skew_ns + 1).min(tick_ns - 1)).collect(),
-            this_cpu: 0,
-            zombies: 0,
-            reaper_sleeps: false,
-            herd: 0,
-            stopped: false,
-            record: Record::new(topo, nr_online_cpus, now),
-            sg_stats: Vec::new(),
-            idlest_stats: Vec::new(),
-            detached: Vec::new(),
-            newidle_dice: Rng::stream(seed, "newidle dice", 0),
-            watch: Watch::default(),
-        }
-    }
-
-    /// Creates the tasks and lets the first one run, on a CPU drawn by the seed.
-    fn start(&mut self, setup: &Setup, seed: u64) {
-        for (id, spec) in setup.load.tasks.iter().enumerate() {
-            self.tasks.push(new_task(id, spec, self.pelt_form, seed, self.now));
-        }
-        for (index, &(after_ns, _)) in setup.load.actions.iter().enumerate() {
-            self.timers.push(Reverse((self.now + after_ns, (self.tasks.len() + index) as TaskId)));
-        }
-        let isolated = |cpu: usize| setup.machine.isolated.contains(&(cpu as u32));
-        let usable: Vec<usize> =
-            (0..self.topo.nr_cpus).filter(|&cpu| self.stats.idle[cpu] && !isolated(cpu)).collect();
-        let cpu = usable[Rng::stream(seed, "first CPU", 0).below(usable.len() as u64) as usize];
-        self.this_cpu = cpu;
-        let first = &mut self.tasks[0];
-        first.cpu = cpu as u16;
-        first.last_run_cpu = cpu as u16;
-        first.recent_used_cpu = cpu as u16;
-        first.state = TaskState::Runnable;
-        self.update_rq_clock(cpu);
-        self.attach_new_task(cpu, 0);
-        self.enqueue_task(cpu, 0, Why::New);
-        self.schedule(cpu);
-        self.arm(cpu);
-    }
-}
-
-/// The kernel starts the virtual clock just before it wraps, to find bugs early.
-const FIRST_VRUNTIME: u64 = 0u64.wrapping_sub(1 << 20);
-
-/// A runqueue that has been idle for a while.
-fn idle_rq(cpu: usize, now: u64, jiffies: u64, tunables: &Tunables) -> Rq {
-    let migration_cost = tunables.migration_cost_ns.max(0) as u64;
-    Rq {
-        cfs: empty_cfs(QueueId::root(cpu), now),
-        curr: NO_TASK,
-        clock: now,
-        clock_pelt: now,
-        lost_idle_time: 0,
-        list_head: NO_TASK,
-        list_tail: NO_TASK,
-        idle_stamp: now,
-        avg_idle: 2 * migration_cost,
-        max_idle_balance_cost: migration_cost,
-        next_balance: jiffies,
-        idle_balance: true,
-        nohz_idle: true,
-        has_blocked_load: false,
-        last_blocked_load_update_tick: jiffies,
-        active_balance: false,
-        push_cpu: 0,
-        need_resched: false,
-        wake_list: Vec::new(),
-        pending: Vec::with_capacity(4),
-        step_end_ns: NEVER,
-        tick_at_ns: NEVER,
-        overhead_ns: 0,
-        speed_permille: 1000,
-        avg_scan_cost: 0,
-        since_ns: now,
-    }
-}
-
-/// init_cfs_rq(): a queue that nothing was ever in.
-fn empty_cfs(id: QueueId, now: u64) -> CfsRq {
-    CfsRq {
-        id,
-        timeline: Timeline::default(),
-        min_vruntime: FIRST_VRUNTIME,
-        clock: VirtualClock::new(FIRST_VRUNTIME),
-        load: LoadWeight::default(),
-        nr_running: 0,
-        h_nr_running: 0,
-        runnable_weight: 0,
-        curr: NO_TASK,
-        next: NO_TASK,
-        last: NO_TASK,
-        avg: pelt::SchedAvg { last_update_time: now & !1023, ..Default::default() },
-        removed: Removed::default(),
-        util_est_enqueued: 0,
-    }
-}
-
-/// alloc_fair_sched_group() of every group of a load.
-fn task_groups(load: &Load, nr_cpus: usize, now: u64) -> TaskGroups {
-    let root = TaskGroup { parent: 0, depth: 0, shares: 0, load_avg: 0 };
-    let mut groups = vec![root];
-    for spec in &load.groups {
-        let depth = groups[usize::from(spec.parent)].depth + 1;
-        groups.push(TaskGroup { parent: spec.parent, depth, shares: spec.shares, load_avg: 0 });
-    }
-    let ids = (1..groups.len() as GroupId)
-        .flat_map(|group| (0..nr_cpus as u16).map(move |cpu| QueueId { cpu, group }));
-    let queue = |id| GroupCfsRq {
-        cfs: empty_cfs(id, now),
-        tg_load_avg_contrib: 0,
-        propagate: false,
-        prop_runnable_sum: 0,
-        removed_runnable_sum: 0,
-        h_load: 0,
-    };
-    let queues: Vec<GroupCfsRq> = ids.map(queue).collect();
-    // A group's entity starts without load: nothing is in the group.
-    let avg = pelt::SchedAvg { last_update_time: now & !1023, ..Default::default() };
-    let entities = vec![SchedEntity::new(FIRST_WEIGHT, avg); queues.len()];
-    let h_load = if queues.is_empty() { Vec::new() } else { vec![(0, 0); nr_cpus] };
-    TaskGroups { nr_tasks: load.tasks.len() as u32, nr_cpus, groups, queues, entities, h_load }
-}
-
-/// A task before its fork.
-fn new_task(id: usize, spec: &TaskSpec, form: PeltForm, seed: u64, now: u64) -> Task {
-    let mut se = SchedEntity::new(spec.weight, pelt::init_entity(spec.weight.weight, form));
-    if let Some(slice_ns) = spec.slice_ns {
-        se.slice_ns = slice_ns;
-        se.custom_slice = true;
-    }
-    Task {
-        se,
-        state: TaskState::New,
-        cpu: 0,
-        last_run_cpu: 0,
-        recent_used_cpu: 0,
-        group: spec.group,
-        last_wakee: NO_TASK,
-        wakee_flips: 0,
-        wakee_flip_decay_ts: 0,
-        allowed: spec.allowed.clone().map(Box::new),
-        list_prev: NO_TASK,
-        list_next: NO_TASK,
-        mm: spec.mm,
-        footprint_kib: spec.footprint_kib,
-        remaining_ns: 0,
-        queued_since_ns: 0,
-        start_ns: now
-            + spec.start_ns
-            + Rng::stream(seed, "start", id as u64).below(spec.start_jitter_ns.max(1)),
-        program: Program::new(spec.program, spec.parent),
-        rng: Rng::stream(seed, "work", id as u64),
-    }
-}

@@ -7,8 +7,8 @@ use super::rq::TaskId;
 /// A channel's index in `Sim::channels`.
 pub type ChannelId = u32;
 
-/// Work, or sleep, that no run sees the end of (13 days).
-pub const HOG_NS: u64 = 1 << 50;
+/// Work, or sleep, that no run sees the end of: 2.4 hours, as much as can be scaled by a speed in 64 bits.
+pub const HOG_NS: u64 = 1 << 43;
 
 /// One operation of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, SimError};
+use crate::kernels::numa::faults::ScanTunables;
 use crate::kernels::unknown;
 
 /// `/proc/sys/kernel/sched_*` and the build options beside them, as set: `None` = the kernel's default.
@@ -27,6 +28,16 @@ pub struct TunableSettings {
     pub nr_migrate: Option<i64>,
     /// CONFIG_PREEMPTION.
     pub preemption: Option<bool>,
+    /// `kernel.numa_balancing`; it acts on tasks with memory, on machines with several nodes.
+    pub numa_balancing: Option<bool>,
+    /// `numa_balancing_scan_delay_ms`: how long a new process is left alone.
+    pub numa_balancing_scan_delay_ms: Option<i64>,
+    /// `numa_balancing_scan_period_min_ms`.
+    pub numa_balancing_scan_period_min_ms: Option<i64>,
+    /// `numa_balancing_scan_period_max_ms`.
+    pub numa_balancing_scan_period_max_ms: Option<i64>,
+    /// `numa_balancing_scan_size_mb`: memory marked in a pass.
+    pub numa_balancing_scan_size_mb: Option<i64>,
 }
 
 /// The settings with every default filled in for a machine.
@@ -54,6 +65,10 @@ pub struct Tunables {
     pub nr_migrate: u32,
     /// CONFIG_PREEMPTION.
     pub preemption: bool,
+    /// Whether NUMA balancing is on.
+    pub numa_balancing: bool,
+    /// Its scanner.
+    pub numa_scan: ScanTunables,
 }
 
 /// Tick rates that the kernel can be built with.
@@ -91,6 +106,21 @@ impl TunableSettings {
         if let Some(nr) = self.nr_migrate.filter(|nr| !(1..=4096).contains(nr)) {
             return Err(SimError::invalid("tunables.nr_migrate", nr, "is 1 to 4096"));
         }
+        self.validate_numa()
+    }
+
+    fn validate_numa(&self) -> Result<()> {
+        for (name, value, least, most) in [
+            ("scan_delay_ms", self.numa_balancing_scan_delay_ms, 0, 3_600_000),
+            ("scan_period_min_ms", self.numa_balancing_scan_period_min_ms, 1, 3_600_000),
+            ("scan_period_max_ms", self.numa_balancing_scan_period_max_ms, 1, 3_600_000),
+            ("scan_size_mb", self.numa_balancing_scan_size_mb, 1, 1 << 20),
+        ] {
+            if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
+                let rule = format!("is {least} to {most}");
+                return Err(SimError::invalid(format!("tunables.numa_balancing_{name}"), value, rule));
+            }
+        }
         Ok(())
     }
 
@@ -115,6 +145,13 @@ impl TunableSettings {
             migration_cost_ns: self.migration_cost_ns.unwrap_or(500_000),
             nr_migrate: set(self.nr_migrate, 32) as u32,
             preemption: self.preemption.unwrap_or(true),
+            numa_balancing: self.numa_balancing.unwrap_or(true),
+            numa_scan: ScanTunables {
+                delay_ms: set(self.numa_balancing_scan_delay_ms, 1000),
+                period_min_ms: set(self.numa_balancing_scan_period_min_ms, 1000),
+                period_max_ms: set(self.numa_balancing_scan_period_max_ms, 60_000),
+                size_mib: set(self.numa_balancing_scan_size_mb, 256),
+            },
         }
     }
 }

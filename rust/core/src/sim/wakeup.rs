@@ -74,6 +74,7 @@ impl Sim<'_> {
             entity.vruntime = entity.vruntime.wrapping_sub(min_vruntime);
         }
         self.remove_entity(prev, task);
+        self.update_scan_period(task, cpu);
         let task = &mut self.tasks[task as usize];
         task.se.exec_start = 0;
         task.cpu = cpu as u16;
@@ -272,6 +273,7 @@ impl Sim<'_> {
     /// wake_up_new_task() of a child that `parent`, running on `this_cpu`, has just forked.
     pub(super) fn wake_up_new_task(&mut self, this_cpu: usize, parent: TaskId, child: TaskId) {
         self.task_fork(this_cpu, parent, child);
+        self.init_numa_balancing(child);
         let level = (self.topo.per_cpu[this_cpu].iter()).rposition(|sd| sd.flags.has(SdFlags::BALANCE_FORK));
         let cpu = match level {
             Some(level) => self.find_idlest_cpu(child, this_cpu, level, this_cpu, CpuFor::Fork),
@@ -356,7 +358,7 @@ impl Sim<'_> {
                         queued: false,
                         allowed: task_ref.allowed.as_deref(),
                         unrestricted: task_ref.allowed.is_none(),
-                        preferred_node: None,
+                        preferred_node: self.numa.preferred_node(task),
                     },
                     stats: &mut self.idlest_stats,
                 };

@@ -145,6 +145,7 @@ impl Hackbench {
             groups: Vec::new(),
             tasks,
             ops,
+            regions: Vec::new(),
             channels: vec![channel; 2 + (self.groups * self.receivers) as usize],
             barriers: Vec::new(),
             actions: Vec::new(),

@@ -1,11 +1,13 @@
 //! Loads: what tasks there are and what they do.
 
 pub mod hackbench;
+pub mod memory;
 pub mod tasks;
 
 pub use hackbench::Hackbench;
 pub use tasks::Tasks;
 
+use self::memory::{RegionSpec, WalkSpec};
 use crate::cpumask::CpuMask;
 use crate::load_weight::LoadWeight;
 use crate::sim::channel::ChannelKind;
@@ -24,6 +26,8 @@ pub struct Load {
     pub ops: Vec<Op>,
     /// The channels.
     pub channels: Vec<ChannelKind>,
+    /// Mappings of the address spaces, where tasks have memory.
+    pub regions: Vec<RegionSpec>,
     /// Barriers: how many tasks meet at each.
     pub barriers: Vec<u32>,
     /// What happens from outside, and when, ns after the start.
@@ -82,6 +86,8 @@ pub struct TaskSpec {
     pub start_jitter_ns: u64,
     /// A slice of its own (sched_setattr()), for kernels whose queue has slices; `None` = the system's.
     pub slice_ns: Option<u64>,
+    /// How it goes through its memory; `None` = its memory is not looked at.
+    pub memory: Option<WalkSpec>,
 }
 
 /// Stacks, task structures and buffers of a task that does little with memory, KiB: assumed.
@@ -101,6 +107,7 @@ impl TaskSpec {
             start_ns: 0,
             start_jitter_ns: 0,
             slice_ns: None,
+            memory: None,
         }
     }
 }

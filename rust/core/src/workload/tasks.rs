@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::memory::{MAX_PAGES, MemoryEntry, RegionSpec, Sharing, WalkSpec};
 use super::{Action, GroupSpec, Load, TaskSpec};
 use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
@@ -80,6 +81,9 @@ pub struct TaskEntry {
     /// A change of `mask` later on.
     #[serde(default)]
     pub release: Option<Release>,
+    /// Their memory; if not given, it is not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryEntry>,
 }
 
 /// A change of affinity.
@@ -155,6 +159,13 @@ impl Tasks {
             entry.validate(&format!("tasks[{index}]"), machine)?;
         }
         self.validate_groups(machine)?;
+        let pages = |entry: &TaskEntry| entry.memory.as_ref().map_or(0, |memory| memory.nr_pages(entry.n));
+        let pages: u64 = self.tasks.iter().map(pages).sum();
+        if pages > MAX_PAGES {
+            let rule =
+                format!("all mappings together have at most {MAX_PAGES} pages; larger pages make fewer");
+            return Err(SimError::invalid("memory", format!("{pages} pages"), rule));
+        }
         let total: i64 = self.tasks.iter().map(TaskEntry::nr_tasks).sum();
         at_most("tasks", total, MAX_TASKS as i64)
     }
@@ -263,6 +274,13 @@ impl TaskEntry {
         if let Some(release) = &self.release {
             at_least(&field("release.at_us"), release.at_us, 0)?;
         }
+        if let Some(memory) = &self.memory {
+            if matches!(self.behaviour, Behaviour::PingPong { .. } | Behaviour::Fork { .. }) {
+                let rule = "is for hogs, periodic tasks and barriers";
+                return Err(SimError::invalid(field("memory"), format!("{} MiB", memory.size_mib), rule));
+            }
+            memory.validate(&field("memory"), machine)?;
+        }
         Ok(())
     }
 
@@ -326,6 +344,7 @@ struct Builder {
     children: Vec<(usize, TaskEntry)>,
     nr_channels: u32,
     barriers: Vec<u32>,
+    regions: Vec<RegionSpec>,
     actions: Vec<(u64, Action)>,
 }
 
@@ -350,6 +369,7 @@ impl Builder {
             children,
             nr_channels: 0,
             barriers,
+            regions: Vec::new(),
             actions,
         }
     }
@@ -416,15 +436,31 @@ impl Builder {
         self.ops.push(Op::WaitStart);
         self.ops.extend(body(program + 1));
         self.ops.push(Op::Sleep { ns: HOG_NS, spread_permille: 0 });
-        for _ in 0..n {
+        let process = self.tasks.len() as u32;
+        for index in 0..n {
             let task = self.tasks.len() as TaskId;
-            self.tasks.push(self.spec(entry, program, 0));
+            let mut spec = self.spec(entry, program, 0);
+            if let Some(memory) = &entry.memory {
+                if memory.sharing != Sharing::Private {
+                    spec.mm = process;
+                }
+                spec.memory = Some(self.walk(memory, spec.mm, index, n));
+            }
+            self.tasks.push(spec);
             if let Some(release) = &entry.release {
                 let mask = self.mask(&release.mask);
                 self.actions
                     .push((SETTLE_NS + release.at_us as u64 * 1000, Action::SetAffinity { task, mask }));
             }
         }
+    }
+
+    /// The walk of task `index` of `n`, and its mapping unless that is there already.
+    fn walk(&mut self, memory: &MemoryEntry, mm: u32, index: u32, n: u32) -> WalkSpec {
+        if index == 0 || memory.sharing == Sharing::Private {
+            self.regions.push(memory.region(mm));
+        }
+        memory.walk(self.regions.len() as u32 - 1, index, n)
     }
 
     fn spec(&self, entry: &TaskEntry, program: u32, parent: TaskId) -> TaskSpec {
@@ -469,6 +505,7 @@ impl Builder {
             groups: self.groups,
             ops: self.ops,
             channels: vec![ChannelKind::Pipe; self.nr_channels as usize],
+            regions: self.regions,
             barriers: self.barriers,
             actions: self.actions,
             message_bytes: 1,

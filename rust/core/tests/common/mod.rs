@@ -108,7 +108,9 @@ pub fn children(work: &Hackbench) -> i64 {
 /// Everything that a caller can read of a record, as text: equal texts, equal records.
 pub fn everything(record: &Record) -> String {
     let mut text = String::new();
-    for ((name, unit, _), value) in METRIC_TABLE.iter().zip(record.metrics.values()) {
+    // What did not happen is left out: a new metric changes no run that knows nothing of it.
+    let metrics = METRIC_TABLE.iter().zip(record.metrics.values());
+    for ((name, unit, _), value) in metrics.filter(|&(_, value)| value != 0) {
         writeln!(text, "{name} {value} {unit}").unwrap();
     }
     for (level, counts) in record.classification.iter().enumerate() {

@@ -8,6 +8,7 @@
 //! Up to v5.6 load decides, [`v5_6`]; v5.7 is that with [`numa_lb_reconcile`](super::patches::numa_lb_reconcile), and
 //! [`v6_12`] holds what changed after it.
 
+pub mod faults;
 pub mod v5_6;
 pub mod v6_12;
 

@@ -5,6 +5,7 @@
 //! other's work, which v5.7 reconciled.
 
 use super::super::Numa;
+use super::faults::{VmaScan, should_numa_migrate_memory};
 use super::{NumaEnv, NumaStats, NumaTask, NumaType};
 use crate::cpumask::CpuMask;
 use crate::slot;
@@ -18,6 +19,11 @@ pub const NUMA: Numa = Numa {
     task_numa_find_cpu: slot!(task_numa_find_cpu, "Load alone says whether the task may simply move."),
     task_numa_compare: slot!(task_numa_compare, "Tries every CPU of the node for the best gain."),
     task_numa_assign: slot!(task_numa_assign, "A CPU that is taken meanwhile is given up."),
+    should_numa_migrate_memory: slot!(
+        should_numa_migrate_memory,
+        "A page follows the second fault in a row from one node; early in a task's life, the first."
+    ),
+    vma_is_accessed: slot!(vma_is_accessed, "Every mapping is scanned, whoever uses it."),
 };
 
 /// kernel/sched/fair.c, v5.6, task_numa_find_cpu().
@@ -97,4 +103,9 @@ fn numa_idle_core(
     _cpu: usize,
 ) -> Option<usize> {
     idle_core
+}
+
+/// v5.6 scans an address space from one end to the other.
+fn vma_is_accessed(_vma: &VmaScan) -> bool {
+    true
 }

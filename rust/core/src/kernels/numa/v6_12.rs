@@ -4,12 +4,14 @@
 //! * Tasks of one group do not change places while the destination has capacity to spare: they would only share it
 //!   anew.
 //! * The search for an idle core looks at all of its threads.
+//! * A mapping is scanned for the tasks that use it.
 //!
 //! How many tasks of imbalance are tolerated, and up to how many running (`imb_numa_nr`), is the load balancer's
 //! `adjust_numa_imbalance`.
 
 use super::super::patches::numa_lb_reconcile;
 use super::super::{Numa, v5_7};
+use super::faults::VmaScan;
 use super::{NumaEnv, NumaStats, NumaType};
 use crate::cpumask::CpuMask;
 use crate::slot;
@@ -22,6 +24,10 @@ pub const NUMA: Numa = Numa {
     task_numa_compare: slot!(
         task_numa_compare,
         "Tasks of one NUMA group do not change places while the node has room."
+    ),
+    vma_is_accessed: slot!(
+        vma_is_accessed,
+        "After two scans a mapping is scanned for tasks that use it, or where nobody else would."
     ),
     ..v5_7::KERNEL.numa
 };
@@ -68,4 +74,14 @@ fn numa_idle_core(env: &NumaEnv<'_>, cpus: &CpuMask, idle_core: Option<usize>, c
 /// kernel/sched/fair.c, v6.12, is_core_idle(), for a CPU that is idle itself.
 fn is_core_idle(env: &NumaEnv<'_>, cpus: &CpuMask, cpu: usize) -> bool {
     env.rqs.siblings(cpu).filter(|&sibling| cpus.test(sibling)).all(|sibling| env.is_idle(sibling))
+}
+
+/// kernel/sched/fair.c, v6.12, task_numa_work() and vma_is_accessed(): two scans for all, then for those who were there;
+/// a scan that has begun goes on, and a mapping that few could scan is not left out for ever.
+fn vma_is_accessed(vma: &VmaScan) -> bool {
+    vma.settled
+        && (vma.scan_seq.wrapping_sub(vma.start_scan_seq) < 2
+            || vma.accessed
+            || vma.begun
+            || vma.scan_seq > vma.prev_scan_seq.saturating_add(vma.nr_threads))
 }

@@ -20,11 +20,15 @@ from schedlab import _core, tables
 from schedlab._arguments import bad_argument, choice
 from schedlab._files import write_text
 from schedlab._render import text_table
-from schedlab.kernel import Kernel
 from schedlab.machine import Machine
 from schedlab.simulate import Progress, seed_array, simulate
 
-DEFAULT_ROWS = {"arm64-dual-quad": ("hackbench-arm64-dual-quad", "8")}
+DEFAULT_ROWS = {
+    "arm64-dual-quad": ("hackbench-arm64-dual-quad", "8"),
+    "arm64-224": ("hackbench-arm64-224", "64"),
+    "power9-44c": ("hackbench-power9", "64"),
+    "i7-13700-12c24t": ("hackbench-pipes-i7", "12"),
+}
 """The row that each machine is fitted on: of the rows with the least printed spread, one in the middle."""
 
 NO_SPEED = frozenset({"tick_skew_ns"})
@@ -147,15 +151,15 @@ def calibrate(
     if not free:
         raise bad_argument("free", free, "must name at least one cost")
     start = {name: known[name] for name in free}
+    work = target.work(where.most_messages)
 
     def costs_at(scale: int) -> dict[str, int | float]:
         return {**unfitted, **scaled(start, scale)}
 
     def time_at(scale: int) -> float:
-        runs = simulate(
-            computer.with_costs(costs_at(scale)), Kernel(where.base), target.work(), seeds, threads, progress
-        )
-        return float(runs.metrics["time_s"].mean())
+        fitted = computer.with_costs(costs_at(scale))
+        runs = simulate(fitted, tables.kernel(where.base), work, seeds, threads, progress)
+        return target.stretch(where.most_messages) * float(runs.metrics["time_s"].mean())
 
     assert target.base is not None
     scale, evaluations = search(time_at, target.base)

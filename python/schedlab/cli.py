@@ -21,7 +21,7 @@ from schedlab.compare import compare
 from schedlab.kernel import kernels
 from schedlab.machine import Machine, machines
 from schedlab.recordings import RecordedComparison, compare_recordings
-from schedlab.reproduce import DEFAULT_SEEDS, Laboratory, summary
+from schedlab.reproduce import Laboratory, summary
 from schedlab.runs import read_parquet
 from schedlab.scenario import Scenario
 from schedlab.simulate import simulate_scenario
@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = command("reproduce", _reproduce, "simulate published tables and judge every row")
     sub.add_argument("tables", nargs="*", metavar="TABLE", help="names of tables; all of them by default")
-    _add_simulation(sub, DEFAULT_SEEDS)
+    _add_simulation(sub, None)
     sub.add_argument("--full", action="store_true", help="run the published size where a table runs shorter")
     sub.add_argument("--json", metavar="FILE", help="write tables and verdicts to FILE")
 
@@ -111,17 +111,18 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--table", metavar="TABLE", help="published table (default: the machine's own)")
     sub.add_argument("--row", metavar="ROW", help="row of the table (default: the machine's own)")
     sub.add_argument("--free", metavar="COST,...", help="costs to scale (default: all that are times)")
-    _add_simulation(sub, DEFAULT_SEEDS)
+    _add_simulation(sub, 30)
     sub.add_argument("--output", metavar="FILE", help="write the fit to FILE, not into the package's data")
     return parser
 
 
-def _add_simulation(sub: argparse.ArgumentParser, seeds: int) -> None:
+def _add_simulation(sub: argparse.ArgumentParser, seeds: int | None) -> None:
+    default = "as many as the table asks for" if seeds is None else "%(default)s"
     sub.add_argument(
         "--seeds",
-        default=str(seeds),
+        default=None if seeds is None else str(seeds),
         metavar="N",
-        help="number of seeds, or seeds as 3,5,8 (default: %(default)s)",
+        help=f"number of seeds, or seeds as 3,5,8 (default: {default})",
     )
     sub.add_argument("--threads", type=int, metavar="N", help="threads of the core (default: one a CPU)")
 
@@ -138,7 +139,8 @@ def _seeds(text: str) -> int | list[int]:
 
 def _reproduce(options: argparse.Namespace) -> int:
     names = [tables.named(name).name for name in options.tables or tables.TABLES]
-    laboratory = Laboratory(_seeds(options.seeds), options.full, options.threads)
+    seeds = None if options.seeds is None else _seeds(options.seeds)
+    laboratory = Laboratory(seeds, options.full, options.threads)
     done = []
     for name in names:
         done.append(laboratory.reproduce(name))

@@ -15,7 +15,6 @@ import pandas as pd
 
 from schedlab import _core, tables
 from schedlab._render import html_table, paragraphs, text_table
-from schedlab.kernel import Kernel
 from schedlab.machine import Machine
 from schedlab.runs import NR_RUNNING, Runs
 from schedlab.simulate import Progress, seed_array, simulate
@@ -24,16 +23,13 @@ from schedlab.tables import ASSUMED_NOISE_PCT, PublishedRow, Table
 from schedlab.verdict import GAIN_RULE, SHARE_RULE, VERDICTS, verdict
 from schedlab.workload import Work
 
-DEFAULT_SEEDS = 30
-"""Seeds of a row: the least that fidelity asks of a small table."""
-
 REFERENCE_ROW = "8"
 """Row that tables which print one column only take the others against: the load of the fit."""
 
 
 def reproduce(
     table: str,
-    seeds: int | Iterable[int] = DEFAULT_SEEDS,
+    seeds: int | Iterable[int] | None = None,
     full: bool = False,
     threads: int | None = None,
     progress: bool | Progress | None = None,
@@ -42,7 +38,7 @@ def reproduce(
 
     Args:
         table: its name; `schedlab.tables.published()` lists them.
-        seeds: seeds of each row, as `simulate` takes them.
+        seeds: seeds of each row, as `simulate` takes them; None for the table's own number.
         full: run the published size where the table would run shorter.
         threads: threads of the core, None for all CPUs.
         progress: as `simulate` takes it.
@@ -66,7 +62,8 @@ class ReproducedRow:
         published_gain_pct: the printed gain, or that of the printed figures where none is printed.
         published_noise_pct: its noise, from the printed spreads.
         noise_assumed: a spread was not printed and is assumed to be 1 %.
-        simulated_base: simulated mean under the base kernel; the reference row's likewise.
+        simulated_base: simulated mean under the base kernel, stretched to the published size; the reference
+            row's likewise.
         simulated_patched: simulated mean under the patched kernel.
         simulated: simulated gain with its 95 % interval.
         calibrated: the machine's costs were fitted on this row's base figure.
@@ -229,8 +226,8 @@ class Reproduction:
 
     def _caption(self) -> str:
         table = self.table
-        whole = self.full or table.loops_divisor == 1
-        size = "published size" if whole else f"1/{table.loops_divisor} of the published loops"
+        scaled = not self.full and table.most_messages is not None
+        size = f"at most {table.most_messages} messages a row" if scaled else "published size"
         return (
             f"{table.name}: {table.title} ({table.metric}, {table.unit}); {table.base} and {table.patched} "
             f"on {table.machine}, {self.seeds} seeds, {size}, {self.wall_s:.1f} s"
@@ -276,15 +273,15 @@ class Laboratory:
 
     def __init__(
         self,
-        seeds: int | Iterable[int] = DEFAULT_SEEDS,
+        seeds: int | Iterable[int] | None = None,
         full: bool = False,
         threads: int | None = None,
         progress: bool | Progress | None = None,
     ) -> None:
         """The settings of every table, as `reproduce` takes them."""
-        self.seeds = [int(seed) for seed in seed_array(seeds)]
+        self.seeds = None if seeds is None else _numbers(seeds)
         self.full, self.threads, self.progress = full, threads, progress
-        self._done: dict[tuple[str, str, Work], Runs] = {}
+        self._done: dict[tuple[str, str, Work, int], Runs] = {}
 
     def reproduce(self, table: str) -> Reproduction:
         """The named table's reproduction.
@@ -295,28 +292,43 @@ class Laboratory:
         published = tables.named(table)
         start = time.perf_counter()
         rows, explanation = _KINDS[published.kind](self, published)
-        notes = [*published.notes, *_calibration_notes(published)]
+        seeds = self.seeds_of(published)
+        notes = [*published.notes, *_scaling_notes(published, self.full), *_calibration_notes(published)]
         if any(row.noise_assumed for row in rows) and published.kind != "classification":
             notes.append(f"where the mail prints no spread, {ASSUMED_NOISE_PCT:g} % is assumed")
-        if len(self.seeds) == 1:
+        if len(seeds) == 1:
             notes.append("one seed: the interval is a point and says nothing about the noise")
         wall_s = time.perf_counter() - start
         frame = pd.DataFrame(explanation, columns=pd.Index(["row", "counter", "unit", "base", "patched"]))
-        return Reproduction(published, rows, len(self.seeds), wall_s, self.full, notes, frame)
+        return Reproduction(published, rows, len(seeds), wall_s, self.full, notes, frame)
 
-    def runs(self, machine: str, kernel: str, work: Work) -> Runs:
+    def seeds_of(self, table: Table) -> list[int]:
+        """The seeds of each row of a table."""
+        return _numbers(table.seeds) if self.seeds is None else self.seeds
+
+    def runs(self, table: Table, kernel: str, work: Work) -> Runs:
         """The runs of one scenario, from memory if they were made before."""
-        key = (machine, kernel, work)
+        seeds = self.seeds_of(table)
+        key = (table.machine, kernel, work, len(seeds))
         if key not in self._done:
+            machine = Machine.named(table.machine)
             self._done[key] = simulate(
-                Machine.named(machine), Kernel(kernel), work, self.seeds, self.threads, self.progress
+                machine, tables.kernel(kernel), work, seeds, self.threads, self.progress
             )
         return self._done[key]
 
     def pair(self, table: Table, row: PublishedRow) -> tuple[Runs, Runs]:
         """The runs of a row under both kernels of the table."""
-        work = row.work(1 if self.full else table.loops_divisor)
-        return self.runs(table.machine, table.base, work), self.runs(table.machine, table.patched, work)
+        work = row.work(self.most_messages(table))
+        return self.runs(table, table.base, work), self.runs(table, table.patched, work)
+
+    def most_messages(self, table: Table) -> int | None:
+        """Messages that a row of the table is cut to."""
+        return None if self.full else table.most_messages
+
+
+def _numbers(seeds: int | Iterable[int]) -> list[int]:
+    return [int(seed) for seed in seed_array(seeds)]
 
 
 Explanation = list[tuple[str, str, str, float, float]]
@@ -328,7 +340,9 @@ def _times(laboratory: Laboratory, table: Table) -> tuple[list[ReproducedRow], E
     for published in table.rows():
         base, patched = laboratory.pair(table, published)
         assert published.base is not None
-        rows.append(_timed_row(table, published, published.base, published.base_stddev_pct, base, patched))
+        printed = (published.base, published.base_stddev_pct)
+        stretch = published.stretch(laboratory.most_messages(table))
+        rows.append(_timed_row(table, published, *printed, base, patched, stretch))
         explanation += _moved(published.label, base, patched)
     return rows, explanation
 
@@ -354,6 +368,7 @@ def _timed_row(
     base_stddev_pct: float | None,
     base: Runs,
     patched: Runs,
+    stretch: float = 1.0,
 ) -> ReproducedRow:
     spreads = (base_stddev_pct, published.patched_stddev_pct)
     noise = math.hypot(*(ASSUMED_NOISE_PCT if spread is None else spread for spread in spreads))
@@ -369,8 +384,8 @@ def _timed_row(
         published_gain_pct=published_gain,
         published_noise_pct=noise,
         noise_assumed=None in spreads,
-        simulated_base=float(x.mean()),
-        simulated_patched=float(y.mean()),
+        simulated_base=stretch * float(x.mean()),
+        simulated_patched=stretch * float(y.mean()),
         simulated=gain,
         calibrated=_is_calibrated(table, published.label),
         verdict=verdict(published_gain, noise, gain),
@@ -490,6 +505,15 @@ def _values(runs: Runs, metric: str) -> Floats:
 def _is_calibrated(table: Table, label: str) -> bool:
     record = tables.calibration(table.machine)
     return record is not None and (record["table"], record["row"]) == (table.name, label)
+
+
+def _scaling_notes(table: Table, full: bool) -> list[str]:
+    if full or table.most_messages is None:
+        return []
+    return [
+        f"rows run with loops for {table.most_messages} messages at most; simulated times are stretched to "
+        "the published loops, gains are not"
+    ]
 
 
 def _calibration_notes(table: Table) -> list[str]:

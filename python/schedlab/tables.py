@@ -13,10 +13,18 @@ from typing import Any
 import pandas as pd
 
 from schedlab._arguments import choice
+from schedlab.kernel import Kernel
 from schedlab.workload import Hackbench
 
 ASSUMED_NOISE_PCT = 1.0
 """Spread assumed of a figure that was printed without one, per cent."""
+
+
+MMTESTS_LOOPS = 10_000
+"""`-l` of mmtests' hackbench at the time: the means, thirds of whole ms, fit its three iterations."""
+
+MOST_MESSAGES = 4_000_000
+"""Messages of a row of a large table: a few tenths of a second of machine time, or more."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +40,8 @@ class PublishedRow:
         gain_pct: the printed gain, None where the mail prints none.
         loops: `-l` of the row.
         groups: `-g` of the row.
+        ipc: what carries the messages.
+        cgroup: whether all tasks ran in one task group.
     """
 
     label: str
@@ -42,10 +52,20 @@ class PublishedRow:
     gain_pct: float | None
     loops: int
     groups: int
+    ipc: str = "socket"
+    cgroup: bool = False
 
-    def work(self, loops_divisor: int = 1) -> Hackbench:
-        """The row's workload, shortened by the divisor."""
-        return Hackbench(groups=self.groups, loops=max(1, self.loops // loops_divisor))
+    def work(self, most_messages: int | None = None) -> Hackbench:
+        """The row's workload, with loops for so many messages at most."""
+        full = Hackbench(groups=self.groups, loops=self.loops, ipc=self.ipc, cgroup=self.cgroup)
+        if most_messages is None or full.messages <= most_messages:
+            return full
+        a_loop = full.messages // full.loops
+        return dataclasses.replace(full, loops=max(1, most_messages // a_loop))
+
+    def stretch(self, most_messages: int | None = None) -> float:
+        """How many times as long as `work` the published run is."""
+        return self.loops / self.work(most_messages).loops
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +84,10 @@ class Table:
         file: the transcription in the package's data.
         source: the mail.
         notes: what a reader must know beside the numbers.
-        loops_divisor: how much shorter than published a row runs unless it is run in full.
+        most_messages: a row of more messages runs with fewer loops, unless run in full; None: none does.
+        seeds: seeds of each row, unless their number is given.
+        ipc: what carries the messages of its rows.
+        cgroup: whether all its tasks ran in one task group.
     """
 
     name: str
@@ -78,11 +101,21 @@ class Table:
     file: str
     source: str
     notes: tuple[str, ...] = ()
-    loops_divisor: int = 1
+    most_messages: int | None = None
+    seeds: int = 30
+    ipc: str = "socket"
+    cgroup: bool = False
 
     def rows(self) -> list[PublishedRow]:
         """The rows in the mail's order, from the transcription."""
-        return [_ROW_READERS[self.kind](record) for record in read_csv(self.file)]
+        rows = [_ROW_READERS[self.kind](record) for record in read_csv(self.file)]
+        return [dataclasses.replace(row, ipc=self.ipc, cgroup=self.cgroup) for row in rows]
+
+
+def kernel(label: str) -> Kernel:
+    """The kernel of a label: a generation, and patches behind plus signs."""
+    name, *patches = label.split("+")
+    return Kernel(name).with_patches(*patches) if patches else Kernel(name)
 
 
 def published() -> pd.DataFrame:
@@ -127,16 +160,32 @@ def calibration(machine: str) -> dict[str, Any] | None:
 
 
 def _times_row(record: dict[str, str]) -> PublishedRow:
+    base, patched, gain, loops = (_first(record, names) for names in _TIMES_COLUMNS)
+    assert base is not None and patched is not None
     return PublishedRow(
         label=record["groups"],
-        base=float(record["base_time_s"]),
-        patched=float(record["patched_time_s"]),
-        base_stddev_pct=float(record["base_stddev_pct"]),
-        patched_stddev_pct=float(record["patched_stddev_pct"]),
-        gain_pct=float(record["improvement_pct"]),
-        loops=int(record["loops_arg"]),
+        base=base,
+        patched=patched,
+        base_stddev_pct=_first(record, ("base_stddev_pct",)),
+        patched_stddev_pct=_first(record, ("patched_stddev_pct",)),
+        gain_pct=gain,
+        loops=MMTESTS_LOOPS if loops is None else int(loops),
         groups=int(record["groups"]),
     )
+
+
+_TIMES_COLUMNS = (
+    ("base_time_s", "vanilla_time_s"),
+    ("patched_time_s", "v4_time_s"),
+    ("improvement_pct", "patched_gain_pct"),
+    ("loops_arg",),
+)
+"""What the mails call base, patched, gain and `-l`."""
+
+
+def _first(record: dict[str, str], names: tuple[str, ...]) -> float | None:
+    """The figure of the first of these columns that the transcription has."""
+    return next((float(record[name]) for name in names if name in record), None)
 
 
 def _levels_row(record: dict[str, str]) -> PublishedRow:
@@ -178,6 +227,16 @@ _MAIL = (
 _OCTO = (
     "the mail's 'octo cores' are taken to be the dual quad machine of the same mail: both have 8 CPUs, and "
     "the two descriptions stand for one board"
+)
+
+_ELIGIBLE = (
+    "Hao Jia, 23 December 2024, [PATCH v2] sched/core: Prioritize migrating eligible tasks in "
+    "sched_balance_rq()"
+)
+
+_MMTESTS = (
+    f"mmtests' -l is not printed in the mail; {MMTESTS_LOOPS} is assumed, as in its configuration then",
+    "the machine is modelled as printed, twelve equal cores; the retail part has eight, and eight smaller",
 )
 
 TABLES: dict[str, Table] = {
@@ -232,6 +291,68 @@ TABLES: dict[str, Table] = {
                 "table's: what else changed between them moves every row alike and drops out",
                 "the rerun's -l is not printed; 2560/groups is assumed",
             ),
+        ),
+        Table(
+            name="hackbench-arm64-224",
+            title="hackbench -l (256000/groups) -g groups, arm64 2 nodes 224 CPUs",
+            kind="times",
+            machine="arm64-224",
+            base="v5.6",
+            patched="v5.6+runnable-avg",
+            metric="time_s",
+            unit="s",
+            file="hackbench_arm64_2node_224cpu.csv",
+            source=_MAIL,
+            most_messages=MOST_MESSAGES,
+            seeds=6,
+        ),
+        Table(
+            name="hackbench-power9",
+            title="hackbench -l (256000/groups) -g groups, POWER9 2 nodes 44 cores",
+            kind="times",
+            machine="power9-44c",
+            base="v5.6",
+            patched="v5.6+runnable-avg",
+            metric="time_s",
+            unit="s",
+            file="hackbench_power9_44core.csv",
+            source="Parth Shah in reply to the same mail",
+            notes=("the mail says that the deviation is below 1 %",),
+            most_messages=MOST_MESSAGES,
+            seeds=6,
+        ),
+        Table(
+            name="hackbench-pipes-i7",
+            title="mmtests hackbench-process-pipes, i7-13700 12 cores 24 threads",
+            kind="times",
+            machine="i7-13700-12c24t",
+            base="v6.12",
+            patched="v6.12+eligible-first",
+            metric="time_s",
+            unit="s",
+            file="hackbench_process_pipes_i7_13700.csv",
+            source=_ELIGIBLE,
+            notes=_MMTESTS,
+            most_messages=MOST_MESSAGES,
+            seeds=6,
+            ipc="pipe",
+            cgroup=True,
+        ),
+        Table(
+            name="hackbench-sockets-i7",
+            title="mmtests hackbench-process-sockets, i7-13700 12 cores 24 threads",
+            kind="times",
+            machine="i7-13700-12c24t",
+            base="v6.12",
+            patched="v6.12+eligible-first",
+            metric="time_s",
+            unit="s",
+            file="hackbench_process_sockets_i7_13700.csv",
+            source=_ELIGIBLE,
+            notes=_MMTESTS,
+            most_messages=MOST_MESSAGES,
+            seeds=6,
+            cgroup=True,
         ),
     )
 }

@@ -27,6 +27,7 @@ class Hackbench:
         senders: senders of a group.
         receivers: receivers of a group.
         bytes: size of a message, `-s`.
+        cgroup: whether all tasks are in one task group (cgroup) of 1024 shares, as under a session manager.
 
     Raises:
         ValueError: a count is not an integer from 1 to 2**32 - 1, or `ipc` or `mode` is unknown.
@@ -39,6 +40,7 @@ class Hackbench:
     senders: int = 20
     receivers: int = 20
     bytes: int = 100
+    cgroup: bool = False
 
     kind: ClassVar[str] = "hackbench"
 
@@ -48,6 +50,8 @@ class Hackbench:
             object.__setattr__(self, name, integer(name, getattr(self, name), 1, MOST))
         choice("ipc", self.ipc, ("pipe", "socket"))
         choice("mode", self.mode, ("process", "thread"))
+        if not isinstance(self.cgroup, bool):
+            raise bad_argument("cgroup", self.cgroup, "must be true or false")
 
     @property
     def tasks(self) -> int:
@@ -69,7 +73,10 @@ class Hackbench:
 
     def to_dict(self) -> dict[str, Any]:
         """The workload as the scenario's JSON has it."""
-        return {"kind": self.kind, **dataclasses.asdict(self)}
+        fields = dataclasses.asdict(self)
+        if not self.cgroup:
+            del fields["cgroup"]
+        return {"kind": self.kind, **fields}
 
 
 Work = Hackbench | Workload

@@ -132,6 +132,7 @@ fn hackbench(bencher: Bencher<'_, '_>, (nr_cpus, groups): (usize, u32)) {
         senders: 20,
         receivers: 20,
         bytes: 100,
+        cgroup: false,
     };
     let scenario = Scenario {
         machine: machine(nr_cpus),

@@ -315,7 +315,17 @@ fn ping_pong(messages: u32) -> Load {
 
 fn hackbench(groups: u32, loops: u32) -> Load {
     let (senders, receivers) = (20, 20);
-    Hackbench { groups, loops, ipc: Ipc::Pipe, mode: Mode::Process, senders, receivers, bytes: 100 }.load()
+    Hackbench {
+        groups,
+        loops,
+        ipc: Ipc::Pipe,
+        mode: Mode::Process,
+        senders,
+        receivers,
+        bytes: 100,
+        cgroup: false,
+    }
+    .load()
 }
 
 fn task(program: u32, id: usize, nice: i32) -> TaskSpec {

@@ -8,9 +8,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Load, TaskSpec};
+use super::{GroupSpec, Load, TaskSpec};
 use crate::error::{Result, SimError};
-use crate::load_weight::LoadWeight;
+use crate::load_weight::{LoadWeight, NICE_0_LOAD};
 use crate::sim::channel::ChannelKind;
 use crate::sim::program::{ChannelId, Op};
 use crate::sim::rq::TaskId;
@@ -38,6 +38,9 @@ pub struct Hackbench {
     pub receivers: u32,
     /// `-s`: bytes of a message.
     pub bytes: u32,
+    /// All tasks but main are in one task group, of 1024 shares.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cgroup: bool,
 }
 
 /// What carries the messages.
@@ -130,7 +133,8 @@ impl Hackbench {
             for _ in 0..count {
                 let id = tasks.len() as TaskId;
                 let mm = if self.mode == Mode::Thread { 0 } else { id };
-                tasks.push(TaskSpec { mm, ..TaskSpec::new(program, LoadWeight::NICE_0) });
+                let group = u16::from(self.cgroup);
+                tasks.push(TaskSpec { mm, group, ..TaskSpec::new(program, LoadWeight::NICE_0) });
             }
         };
         for group in 0..self.groups {
@@ -142,7 +146,7 @@ impl Hackbench {
             add(&mut ops, Op::Write { first, count: self.receivers, rounds: self.loops }, self.senders);
         }
         Load {
-            groups: Vec::new(),
+            groups: if self.cgroup { vec![GroupSpec { parent: 0, shares: NICE_0_LOAD }] } else { Vec::new() },
             tasks,
             ops,
             regions: Vec::new(),

@@ -77,6 +77,7 @@ pub fn small() -> Hackbench {
         senders: 3,
         receivers: 3,
         bytes: 100,
+        cgroup: false,
     }
 }
 

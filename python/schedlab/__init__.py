@@ -15,6 +15,7 @@ from schedlab.reproduce import Reproduction, reproduce
 from schedlab.runs import Runs, read_parquet
 from schedlab.scenario import Scenario
 from schedlab.simulate import simulate
+from schedlab.sweep import plot_band, sweep
 from schedlab.tasks import Barrier, CpuHog, ForkStorm, Periodic, PingPong, TaskGroup, Workload
 from schedlab.workload import Hackbench
 
@@ -43,8 +44,10 @@ __all__ = [
     "kernels",
     "machines",
     "pelt",
+    "plot_band",
     "read_parquet",
     "reproduce",
     "simulate",
+    "sweep",
     "topology",
 ]

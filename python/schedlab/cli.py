@@ -15,7 +15,7 @@ import pandas as pd
 
 from schedlab import _core, calibrate, tables
 from schedlab._arguments import bad_argument
-from schedlab._files import write_text
+from schedlab._files import write_text, written_beside
 from schedlab._render import text_table
 from schedlab.compare import compare
 from schedlab.kernel import kernels
@@ -25,6 +25,7 @@ from schedlab.reproduce import Laboratory, summary
 from schedlab.runs import read_parquet
 from schedlab.scenario import Scenario
 from schedlab.simulate import simulate_scenario
+from schedlab.sweep import read_definition, sweep
 from schedlab.verify import Verification, verify
 
 BAD_INPUT = 2
@@ -76,6 +77,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_simulation(sub, 1)
     sub.add_argument("--output", metavar="FILE", help="write the metrics, one row a seed, to a Parquet file")
     sub.add_argument("--json", metavar="FILE", help="write metrics and provenance to FILE")
+
+    sub = command("sweep", _sweep, "simulate a scenario over a grid of settings")
+    sub.add_argument(
+        "sweep", metavar="SWEEP.json", help="a scenario with `over` (dimension to values) and `seeds`"
+    )
+    sub.add_argument("--store", metavar="DIR", required=True, help="folder of finished points")
+    sub.add_argument("--threads", type=int, metavar="N", help="threads of the core (default: one a CPU)")
+    sub.add_argument("--output", metavar="FILE", help="write one row a point and seed to a Parquet file")
 
     sub = command("compare", _compare, "compare two Parquet files of `run --output` over the same seeds")
     sub.add_argument("a", metavar="A", help="runs of the base")
@@ -160,6 +169,24 @@ def _run(options: argparse.Namespace) -> int:
     if options.json:
         columns = runs.to_pandas().to_dict(orient="list")
         _write_json(options.json, {"metrics": columns, "provenance": runs.provenance})
+    return 0
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    scenario, over, seeds = read_definition(Path(options.sweep).read_text(encoding="utf-8"))
+    data = sweep(
+        *(scenario.machine, scenario.kernel, scenario.work),
+        over,
+        seeds,
+        store=options.store,
+        threads=options.threads,
+    )
+    frame = data.to_dataframe().reset_index()
+    means = frame.groupby(list(over), sort=False)["time_s"].agg(["mean", "std", "min", "max"])
+    print(means.to_string())
+    if options.output:
+        with written_beside(options.output) as beside:
+            frame.to_parquet(beside)
     return 0
 
 

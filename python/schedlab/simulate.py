@@ -68,7 +68,8 @@ def simulate_scenario(
     nr_threads = default_threads() if threads is None else integer("threads", threads, 1, MOST_THREADS)
     scenario.validate()
     start = time.perf_counter()
-    with _reporter(progress, len(numbers), scenario) as report:
+    name = f"{scenario.kernel.label} {scenario.work.label}"
+    with progress_bar(progress, len(numbers), name, "seed") as report:
         result = _core.simulate(scenario.to_json(), numbers, nr_threads, report)
     return Runs(scenario, [int(seed) for seed in numbers], result, time.perf_counter() - start)
 
@@ -101,7 +102,14 @@ def default_threads() -> int:
 
 
 @contextlib.contextmanager
-def _reporter(progress: bool | Progress | None, total: int, scenario: Scenario) -> Iterator[Progress | None]:
+def progress_bar(
+    progress: bool | Progress | None, total: int, name: str, unit: str
+) -> Iterator[Progress | None]:
+    """A function to be called with the number of finished units; None if nobody wants to see it.
+
+    Raises:
+        ValueError: `progress` is neither a boolean, None nor a function.
+    """
     if callable(progress):
         yield progress
         return
@@ -112,8 +120,7 @@ def _reporter(progress: bool | Progress | None, total: int, scenario: Scenario) 
     if not progress:
         yield None
         return
-    name = f"{scenario.kernel.label} {scenario.work.label}"
-    with _bar_class()(total=total, desc=name, unit="seed", delay=1.0, leave=False) as bar:
+    with _bar_class()(total=total, desc=name, unit=unit, delay=1.0, leave=False) as bar:
         yield lambda done: bar.update(done - bar.n) and None
 
 

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use schedlab_core::kernels::{Kernel, Origin, REGISTRY, patches};
 use schedlab_core::scenario::KernelSpec;
-use schedlab_core::sim::tunables::Features;
+use schedlab_core::sim::tunables::{Features, TunableSettings};
 
 use crate::error::to_py;
 
@@ -64,6 +64,12 @@ pub fn kernel_notes<'py>(py: Python<'py>, kernel_json: &str) -> PyResult<Bound<'
         notes.set_item(slot, origin.note())?;
     }
     Ok(notes)
+}
+
+/// Tunables: name, description.
+#[pyfunction]
+pub fn tunable_table() -> Vec<(&'static str, &'static str)> {
+    TunableSettings::TABLE.iter().map(|&(name, doc)| (name, doc.trim())).collect()
 }
 
 /// Scheduler features: name, default, description.

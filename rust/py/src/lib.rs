@@ -28,7 +28,7 @@ mod _core {
     use crate::decisions::{decision_log, parting};
 
     #[pymodule_export]
-    use crate::kernel::{feature_table, kernel_notes, kernel_slots, kernels};
+    use crate::kernel::{feature_table, kernel_notes, kernel_slots, kernels, tunable_table};
 
     #[pymodule_export]
     use crate::pelt::{

@@ -6,38 +6,53 @@ use crate::error::{Result, SimError};
 use crate::kernels::numa::faults::ScanTunables;
 use crate::kernels::unknown;
 
-/// `/proc/sys/kernel/sched_*` and the build options beside them, as set: `None` = the kernel's default.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TunableSettings {
+/// Declares [`TunableSettings`] and the table of its names that callers show.
+macro_rules! tunables {
+    ($( $(#[doc = $doc:literal])+ $name:ident: $kind:ty, )+) => {
+        /// `/proc/sys/kernel/sched_*` and the build options beside them, as set: `None` = the kernel's default.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct TunableSettings {
+            $( $(#[doc = $doc])+ pub $name: Option<$kind>, )+
+        }
+
+        impl TunableSettings {
+            /// Names with descriptions.
+            pub const TABLE: &'static [(&'static str, &'static str)] =
+                &[ $( (stringify!($name), concat!($($doc),+)), )+ ];
+        }
+    };
+}
+
+tunables! {
     /// CONFIG_HZ: 100, 250, 300 or 1000.
-    pub hz: Option<i64>,
+    hz: i64,
     /// Half-life of PELT, in periods of 1024 us.
-    pub pelt_half_life_ms: Option<i64>,
+    pelt_half_life_ms: i64,
     /// `sched_latency_ns`; kernels whose queue is ordered by deadline have none.
-    pub sched_latency_ns: Option<i64>,
+    sched_latency_ns: i64,
     /// `sched_min_granularity_ns`; kernels whose queue is ordered by deadline have none.
-    pub min_granularity_ns: Option<i64>,
+    min_granularity_ns: i64,
     /// `sched_wakeup_granularity_ns`; kernels whose queue is ordered by deadline have none.
-    pub wakeup_granularity_ns: Option<i64>,
+    wakeup_granularity_ns: i64,
     /// `sched_base_slice_ns`; only kernels whose queue is ordered by deadline have it.
-    pub base_slice_ns: Option<i64>,
+    base_slice_ns: i64,
     /// `sched_migration_cost_ns`; -1 = tasks are always cache hot.
-    pub migration_cost_ns: Option<i64>,
+    migration_cost_ns: i64,
     /// `sched_nr_migrate`.
-    pub nr_migrate: Option<i64>,
+    nr_migrate: i64,
     /// CONFIG_PREEMPTION.
-    pub preemption: Option<bool>,
+    preemption: bool,
     /// `kernel.numa_balancing`; it acts on tasks with memory, on machines with several nodes.
-    pub numa_balancing: Option<bool>,
+    numa_balancing: bool,
     /// `numa_balancing_scan_delay_ms`: how long a new process is left alone.
-    pub numa_balancing_scan_delay_ms: Option<i64>,
+    numa_balancing_scan_delay_ms: i64,
     /// `numa_balancing_scan_period_min_ms`.
-    pub numa_balancing_scan_period_min_ms: Option<i64>,
+    numa_balancing_scan_period_min_ms: i64,
     /// `numa_balancing_scan_period_max_ms`.
-    pub numa_balancing_scan_period_max_ms: Option<i64>,
+    numa_balancing_scan_period_max_ms: i64,
     /// `numa_balancing_scan_size_mb`: memory marked in a pass.
-    pub numa_balancing_scan_size_mb: Option<i64>,
+    numa_balancing_scan_size_mb: i64,
 }
 
 /// The settings with every default filled in for a machine.

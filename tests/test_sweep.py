@@ -138,14 +138,8 @@ def test_the_command_sweeps_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFi
     }
     file = tmp_path / "sweep.json"
     file.write_text(json.dumps(definition))
-    command = [
-        "sweep",
-        str(file),
-        "--store",
-        str(tmp_path / "out"),
-        "--output",
-        str(tmp_path / "all.parquet"),
-    ]
+    output = tmp_path / "all.parquet"
+    command = ["sweep", str(file), "--store", str(tmp_path / "out"), "--output", str(output)]
     assert main(command) == 0
     printed = capsys.readouterr().out
     assert "runnable-avg" in printed and "1000" in printed and "mean" in printed

@@ -24,7 +24,7 @@ MMTESTS_LOOPS = 10_000
 """`-l` of mmtests' hackbench at the time: the means, thirds of whole ms, fit its three iterations."""
 
 MOST_MESSAGES = 4_000_000
-"""Messages of a row of a large table: some tenths of a second of machine time. Many CPUs take longer to settle."""
+"""Messages of a row of a large table: some tenths of a second of machine time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -303,6 +303,7 @@ TABLES: dict[str, Table] = {
             unit="s",
             file="hackbench_arm64_2node_224cpu.csv",
             source=_MAIL,
+            # Many CPUs take longer to settle.
             most_messages=4 * MOST_MESSAGES,
             seeds=3,
         ),
@@ -318,6 +319,7 @@ TABLES: dict[str, Table] = {
             file="hackbench_power9_44core.csv",
             source="Parth Shah in reply to the same mail",
             notes=("the mail says that the deviation is below 1 %",),
+            # Many CPUs take longer to settle.
             most_messages=4 * MOST_MESSAGES,
             seeds=3,
         ),

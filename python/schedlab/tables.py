@@ -319,8 +319,7 @@ TABLES: dict[str, Table] = {
             file="hackbench_power9_44core.csv",
             source="Parth Shah in reply to the same mail",
             notes=("the mail says that the deviation is below 1 %",),
-            # Many CPUs take longer to settle.
-            most_messages=4 * MOST_MESSAGES,
+            most_messages=MOST_MESSAGES,
             seeds=3,
         ),
         Table(

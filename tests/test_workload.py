@@ -1,5 +1,7 @@
 """Loads of the user's own: what they are made of, and what the machine makes of them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -96,3 +98,39 @@ def test_misspelt_fields_are_told() -> None:
     scenario = sl.Scenario(FOUR, sl.Kernel("v5.7"), sl.Workload([sl.CpuHog()])).to_json()
     with pytest.raises(ValueError, match="jiter_us"):
         sl.Scenario.from_json(scenario.replace("jitter_us", "jiter_us"))
+
+
+def test_tbench_counts_the_data_of_requests_that_were_answered(dual_quad: sl.Machine) -> None:
+    runs = sl.simulate(dual_quad, sl.Kernel("v6.12"), sl.Tbench(4, duration_s=0.2, warmup_s=0.1), seeds=2)
+    metrics = runs.metrics
+    assert (metrics.time_s == 0.2).all()
+    # 23 operations in 64 move 18 KiB, and an operation is two messages.
+    expected = metrics.messages / 2 * 23 / 64 * 18 * 1024 / 0.2 / 1e6
+    assert np.allclose(metrics.throughput, expected) and metrics.throughput.attrs["units"] == "MB/s"
+    alone = sl.simulate(dual_quad, sl.Kernel("v6.12"), sl.Tbench(1, duration_s=0.2), seeds=2).metrics
+    assert np.allclose(metrics.throughput, 4 * alone.throughput, rtol=0.02), "eight CPUs have room for all"
+    full = sl.simulate(dual_quad, sl.Kernel("v6.12"), sl.Tbench(64, duration_s=0.2), seeds=2).metrics
+    assert (full.idle_s < 0.01).all() and (full.throughput > metrics.throughput).all()
+
+
+def test_tbench_survives_json(dual_quad: sl.Machine) -> None:
+    for work in (sl.Tbench(3), sl.Tbench(2, duration_s=0.25, warmup_s=0, cgroup=True)):
+        scenario = sl.Scenario(dual_quad, sl.Kernel("v6.12"), work)
+        scenario.validate()
+        assert sl.Scenario.from_json(scenario.to_json()).work == work
+    assert sl.Tbench(8, duration_s=2).label == "tbench 8 -t 2" and sl.Tbench(8).tasks == 16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"clients": 0}, "clients = 0"),
+        ({"clients": 1, "duration_s": 0}, "duration_s = 0: must be a number of seconds from 0.001 to 3600"),
+        ({"clients": 1, "duration_s": "1"}, "duration_s = '1'"),
+        ({"clients": 1, "warmup_s": -1}, "warmup_s = -1"),
+        ({"clients": 1, "cgroup": 1}, "cgroup = 1: must be true or false"),
+    ],
+)
+def test_bad_tbench_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sl.Tbench(**arguments)

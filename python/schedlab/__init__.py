@@ -17,7 +17,7 @@ from schedlab.scenario import Scenario
 from schedlab.simulate import simulate
 from schedlab.sweep import plot_band, sweep
 from schedlab.tasks import Barrier, CpuHog, ForkStorm, Periodic, PingPong, TaskGroup, Workload
-from schedlab.workload import Hackbench
+from schedlab.workload import Hackbench, Tbench
 
 __all__ = [
     "Barrier",
@@ -36,6 +36,7 @@ __all__ = [
     "Runs",
     "Scenario",
     "TaskGroup",
+    "Tbench",
     "Workload",
     "__version__",
     "balance",

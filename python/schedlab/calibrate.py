@@ -151,7 +151,7 @@ def calibrate(
     if not free:
         raise bad_argument("free", free, "must name at least one cost")
     start = {name: known[name] for name in free}
-    work = target.work(where.most_messages)
+    work = target.work(where.most)
 
     def costs_at(scale: int) -> dict[str, int | float]:
         return {**unfitted, **scaled(start, scale)}
@@ -159,7 +159,7 @@ def calibrate(
     def time_at(scale: int) -> float:
         fitted = computer.with_costs(costs_at(scale))
         runs = simulate(fitted, tables.kernel(where.base), work, seeds, threads, progress)
-        return target.stretch(where.most_messages) * float(runs.metrics["time_s"].mean())
+        return target.stretch(where.most) * float(runs.metrics["time_s"].mean())
 
     assert target.base is not None
     scale, evaluations = search(time_at, target.base)

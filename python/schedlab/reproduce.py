@@ -18,7 +18,7 @@ from schedlab._render import html_table, paragraphs, text_table
 from schedlab.machine import Machine
 from schedlab.runs import NR_RUNNING, Runs
 from schedlab.simulate import Progress, seed_array, simulate
-from schedlab.statistics import Floats, Gain, bootstrap_interval, gain_pct, paired_gain
+from schedlab.statistics import Floats, Gain, bootstrap_interval, gain_pct, mean, paired_gain
 from schedlab.tables import ASSUMED_NOISE_PCT, PublishedRow, Table
 from schedlab.verdict import GAIN_RULE, SHARE_RULE, VERDICTS, verdict
 from schedlab.workload import Work
@@ -226,8 +226,8 @@ class Reproduction:
 
     def _caption(self) -> str:
         table = self.table
-        scaled = not self.full and table.most_messages is not None
-        size = f"at most {table.most_messages} messages a row" if scaled else "published size"
+        scaled = not self.full and table.most is not None
+        size = f"at most {_amount(table)} a row" if scaled else "published size"
         return (
             f"{table.name}: {table.title} ({table.metric}, {table.unit}); {table.base} and {table.patched} "
             f"on {table.machine}, {self.seeds} seeds, {size}, {self.wall_s:.1f} s"
@@ -319,12 +319,12 @@ class Laboratory:
 
     def pair(self, table: Table, row: PublishedRow) -> tuple[Runs, Runs]:
         """The runs of a row under both kernels of the table."""
-        work = row.work(self.most_messages(table))
+        work = row.work(self.most(table))
         return self.runs(table, table.base, work), self.runs(table, table.patched, work)
 
-    def most_messages(self, table: Table) -> int | None:
-        """Messages that a row of the table is cut to."""
-        return None if self.full else table.most_messages
+    def most(self, table: Table) -> float | None:
+        """What a row of the table is cut to."""
+        return None if self.full else table.most
 
 
 def _numbers(seeds: int | Iterable[int]) -> list[int]:
@@ -341,7 +341,7 @@ def _times(laboratory: Laboratory, table: Table) -> tuple[list[ReproducedRow], E
         base, patched = laboratory.pair(table, published)
         assert published.base is not None
         printed = (published.base, published.base_stddev_pct)
-        stretch = published.stretch(laboratory.most_messages(table))
+        stretch = published.stretch(laboratory.most(table))
         rows.append(_timed_row(table, published, *printed, base, patched, stretch))
         explanation += _moved(published.label, base, patched)
     return rows, explanation
@@ -376,7 +376,8 @@ def _timed_row(
     if published_gain is None:
         published_gain = float(gain_pct(np.asarray(published_base), np.asarray(published.patched)))
     x, y = _values(base, table.metric), _values(patched, table.metric)
-    gain = paired_gain(x, y)
+    rate = table.kind == "rates"
+    gain = paired_gain(x, y, rate)
     return ReproducedRow(
         row=published.label,
         published_base=published_base,
@@ -384,8 +385,8 @@ def _timed_row(
         published_gain_pct=published_gain,
         published_noise_pct=noise,
         noise_assumed=None in spreads,
-        simulated_base=stretch * float(x.mean()),
-        simulated_patched=stretch * float(y.mean()),
+        simulated_base=stretch * float(mean(x, rate)),
+        simulated_patched=stretch * float(mean(y, rate)),
         simulated=gain,
         calibrated=_is_calibrated(table, published.label),
         verdict=verdict(published_gain, noise, gain),
@@ -444,6 +445,7 @@ def _classification(laboratory: Laboratory, table: Table) -> tuple[list[Reproduc
 
 _KINDS: dict[str, Callable[[Laboratory, Table], tuple[list[ReproducedRow], Explanation]]] = {
     "times": _times,
+    "rates": _times,
     "levels": _levels,
     "classification": _classification,
 }
@@ -507,12 +509,16 @@ def _is_calibrated(table: Table, label: str) -> bool:
     return record is not None and (record["table"], record["row"]) == (table.name, label)
 
 
+def _amount(table: Table) -> str:
+    return f"{table.most:g} s" if table.kind == "rates" else f"{table.most} messages"
+
+
 def _scaling_notes(table: Table, full: bool) -> list[str]:
-    if full or table.most_messages is None:
+    if full or table.most is None:
         return []
     return [
-        f"rows run with loops for {table.most_messages} messages at most; simulated times are stretched to "
-        "the published loops, gains are not"
+        f"rows run for {_amount(table)} at most; simulated times are stretched to the published loops, "
+        "gains and rates are not"
     ]
 
 

@@ -18,7 +18,7 @@ from schedlab._arguments import bad_argument, choice, integer
 from schedlab._files import written_beside
 from schedlab._render import html_table, text_table
 from schedlab.scenario import Scenario
-from schedlab.workload import Hackbench
+from schedlab.workload import Hackbench, Tbench
 
 NR_RUNNING = ("0", "1", "2", "3", "4+")
 """The columns of a classification: how many tasks ran in the group, four and more together."""
@@ -246,10 +246,17 @@ def _dataset(
             )
         else:
             variables[name] = ("seed", values, {"units": unit, "long_name": description})
+    time_s = variables["time_s"][1]
     if isinstance(scenario.work, Hackbench):
-        rate = scenario.work.messages / variables["time_s"][1]
+        rate, unit = scenario.work.messages / time_s, "messages/s"
         text = "messages of the workload divided by time_s"
-        variables["throughput"] = ("seed", rate, {"units": "messages/s", "long_name": text})
+        variables["throughput"] = ("seed", rate, {"units": unit, "long_name": text})
+    elif isinstance(scenario.work, Tbench):
+        # A request and its reply are two messages.
+        operations = metrics["messages"] / 2
+        rate, unit = operations * scenario.work.PAYLOAD_BYTES_PER_OPERATION / time_s / 1e6, "MB/s"
+        text = "data of reads and writes, divided by time_s"
+        variables["throughput"] = ("seed", rate, {"units": unit, "long_name": text})
     return xr.Dataset(
         variables,
         coords={"seed": np.array(seeds, dtype=np.uint64)},

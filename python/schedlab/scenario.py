@@ -30,7 +30,7 @@ class Scenario:
         """Checks what kinds of things the three are."""
         instance("machine", self.machine, Machine)
         instance("kernel", self.kernel, Kernel)
-        instance("work", self.work, workload.Hackbench, tasks.Workload)
+        instance("work", self.work, workload.Hackbench, workload.Tbench, tasks.Workload)
 
     def validate(self) -> None:
         """Lets the core check every rule.

@@ -14,7 +14,7 @@ import pandas as pd
 
 from schedlab._arguments import choice
 from schedlab.kernel import Kernel
-from schedlab.workload import Hackbench
+from schedlab.workload import Hackbench, Tbench
 
 ASSUMED_NOISE_PCT = 1.0
 """Spread assumed of a figure that was printed without one, per cent."""
@@ -22,6 +22,9 @@ ASSUMED_NOISE_PCT = 1.0
 
 MMTESTS_LOOPS = 10_000
 """`-l` of mmtests' hackbench at the time: the means, thirds of whole ms, fit its three iterations."""
+
+MMTESTS_TBENCH_S = 180.0
+"""Seconds of each tbench run of mmtests at the time."""
 
 MOST_MESSAGES = 4_000_000
 """Messages of a row of a large table: some tenths of a second of machine time."""
@@ -38,10 +41,7 @@ class PublishedRow:
         base_stddev_pct: printed spread of the base's figure, None where there is none.
         patched_stddev_pct: printed spread of the patched figure.
         gain_pct: the printed gain, None where the mail prints none.
-        loops: `-l` of the row.
-        groups: `-g` of the row.
-        ipc: what carries the messages.
-        cgroup: whether all tasks ran in one task group.
+        full: the workload, as published.
     """
 
     label: str
@@ -50,22 +50,24 @@ class PublishedRow:
     base_stddev_pct: float | None
     patched_stddev_pct: float | None
     gain_pct: float | None
-    loops: int
-    groups: int
-    ipc: str = "socket"
-    cgroup: bool = False
+    full: Hackbench | Tbench
 
-    def work(self, most_messages: int | None = None) -> Hackbench:
-        """The row's workload, with loops for so many messages at most."""
-        full = Hackbench(groups=self.groups, loops=self.loops, ipc=self.ipc, cgroup=self.cgroup)
-        if most_messages is None or full.messages <= most_messages:
+    def work(self, most: float | None = None) -> Hackbench | Tbench:
+        """The row's workload, of so many messages or so many seconds at most."""
+        full = self.full
+        if isinstance(full, Tbench):
+            return full if most is None else dataclasses.replace(full, duration_s=min(full.duration_s, most))
+        if most is None or full.messages <= most:
             return full
         a_loop = full.messages // full.loops
-        return dataclasses.replace(full, loops=max(1, most_messages // a_loop))
+        return dataclasses.replace(full, loops=max(1, int(most) // a_loop))
 
-    def stretch(self, most_messages: int | None = None) -> float:
-        """How many times as long as `work` the published run is."""
-        return self.loops / self.work(most_messages).loops
+    def stretch(self, most: float | None = None) -> float:
+        """How many times as long as `work` the published run is, where it has so much to do; else 1."""
+        work = self.work(most)
+        if isinstance(self.full, Tbench) or isinstance(work, Tbench):
+            return 1.0
+        return self.full.loops / work.loops
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +77,8 @@ class Table:
     Attributes:
         name: its name for `reproduce`.
         title: the command and the machine as the mail has them.
-        kind: `times` (base and patched), `levels` (patched only) or `classification`.
+        kind: `times` (base and patched), `rates` (likewise, more is better), `levels` (patched only) or
+            `classification`.
         machine: name of the machine that stands for the mail's.
         base: kernel that stands for the mail's base.
         patched: kernel with the patches.
@@ -84,7 +87,7 @@ class Table:
         file: the transcription in the package's data.
         source: the mail.
         notes: what a reader must know beside the numbers.
-        most_messages: a row of more messages runs with fewer loops, unless run in full; None: none does.
+        most: a row of more messages, or seconds, runs shorter unless run in full; None: none does.
         seeds: seeds of each row, unless their number is given.
         ipc: what carries the messages of its rows.
         cgroup: whether all its tasks ran in one task group.
@@ -101,15 +104,14 @@ class Table:
     file: str
     source: str
     notes: tuple[str, ...] = ()
-    most_messages: int | None = None
+    most: float | None = None
     seeds: int = 30
     ipc: str = "socket"
     cgroup: bool = False
 
     def rows(self) -> list[PublishedRow]:
         """The rows in the mail's order, from the transcription."""
-        rows = [_ROW_READERS[self.kind](record) for record in read_csv(self.file)]
-        return [dataclasses.replace(row, ipc=self.ipc, cgroup=self.cgroup) for row in rows]
+        return [_ROW_READERS[self.kind](record, self) for record in read_csv(self.file)]
 
 
 def kernel(label: str) -> Kernel:
@@ -159,7 +161,7 @@ def calibration(machine: str) -> dict[str, Any] | None:
     return record
 
 
-def _times_row(record: dict[str, str]) -> PublishedRow:
+def _times_row(record: dict[str, str], table: Table) -> PublishedRow:
     base, patched, gain, loops = (_first(record, names) for names in _TIMES_COLUMNS)
     assert base is not None and patched is not None
     return PublishedRow(
@@ -169,8 +171,7 @@ def _times_row(record: dict[str, str]) -> PublishedRow:
         base_stddev_pct=_first(record, ("base_stddev_pct",)),
         patched_stddev_pct=_first(record, ("patched_stddev_pct",)),
         gain_pct=gain,
-        loops=MMTESTS_LOOPS if loops is None else int(loops),
-        groups=int(record["groups"]),
+        full=_hackbench(record, MMTESTS_LOOPS if loops is None else int(loops), table),
     )
 
 
@@ -188,7 +189,7 @@ def _first(record: dict[str, str], names: tuple[str, ...]) -> float | None:
     return next((float(record[name]) for name in names if name in record), None)
 
 
-def _levels_row(record: dict[str, str]) -> PublishedRow:
+def _levels_row(record: dict[str, str], table: Table) -> PublishedRow:
     return PublishedRow(
         label=record["groups"],
         base=None,
@@ -196,12 +197,11 @@ def _levels_row(record: dict[str, str]) -> PublishedRow:
         base_stddev_pct=None,
         patched_stddev_pct=float(record["v3_stddev_pct"]),
         gain_pct=None,
-        loops=int(record["loops_arg_assumed"]),
-        groups=int(record["groups"]),
+        full=_hackbench(record, int(record["loops_arg_assumed"]), table),
     )
 
 
-def _classification_row(record: dict[str, str]) -> PublishedRow:
+def _classification_row(record: dict[str, str], _table: Table) -> PublishedRow:
     return PublishedRow(
         label=f"{record['group_state']} {record['nr_running']}",
         base=float(record["base_count"]),
@@ -209,13 +209,29 @@ def _classification_row(record: dict[str, str]) -> PublishedRow:
         base_stddev_pct=None,
         patched_stddev_pct=None,
         gain_pct=None,
-        loops=640,
-        groups=4,
+        full=Hackbench(groups=4, loops=640),
     )
 
 
-_ROW_READERS: dict[str, Callable[[dict[str, str]], PublishedRow]] = {
+def _hackbench(record: dict[str, str], loops: int, table: Table) -> Hackbench:
+    return Hackbench(groups=int(record["groups"]), loops=loops, ipc=table.ipc, cgroup=table.cgroup)
+
+
+def _rates_row(record: dict[str, str], table: Table) -> PublishedRow:
+    return PublishedRow(
+        label=record["clients"],
+        base=float(record["vanilla_mb_per_s"]),
+        patched=float(record["patched_mb_per_s"]),
+        base_stddev_pct=None,
+        patched_stddev_pct=None,
+        gain_pct=float(record["patched_gain_pct"]),
+        full=Tbench(int(record["clients"]), duration_s=MMTESTS_TBENCH_S, cgroup=table.cgroup),
+    )
+
+
+_ROW_READERS: dict[str, Callable[[dict[str, str], Table], PublishedRow]] = {
     "times": _times_row,
+    "rates": _rates_row,
     "levels": _levels_row,
     "classification": _classification_row,
 }
@@ -304,7 +320,7 @@ TABLES: dict[str, Table] = {
             file="hackbench_arm64_2node_224cpu.csv",
             source=_MAIL,
             # Many CPUs take longer to settle.
-            most_messages=4 * MOST_MESSAGES,
+            most=4 * MOST_MESSAGES,
             seeds=3,
         ),
         Table(
@@ -319,7 +335,7 @@ TABLES: dict[str, Table] = {
             file="hackbench_power9_44core.csv",
             source="Parth Shah in reply to the same mail",
             notes=("the mail says that the deviation is below 1 %",),
-            most_messages=MOST_MESSAGES,
+            most=MOST_MESSAGES,
             seeds=3,
         ),
         Table(
@@ -334,7 +350,7 @@ TABLES: dict[str, Table] = {
             file="hackbench_process_pipes_i7_13700.csv",
             source=_ELIGIBLE,
             notes=_MMTESTS,
-            most_messages=MOST_MESSAGES,
+            most=MOST_MESSAGES,
             seeds=6,
             ipc="pipe",
             cgroup=True,
@@ -351,8 +367,28 @@ TABLES: dict[str, Table] = {
             file="hackbench_process_sockets_i7_13700.csv",
             source=_ELIGIBLE,
             notes=_MMTESTS,
-            most_messages=MOST_MESSAGES,
+            most=MOST_MESSAGES,
             seeds=6,
+            cgroup=True,
+        ),
+        Table(
+            name="tbench4-i7",
+            title="mmtests tbench4, i7-13700 12 cores 24 threads",
+            kind="rates",
+            machine="i7-13700-12c24t",
+            base="v6.12",
+            patched="v6.12+eligible-first",
+            metric="throughput",
+            unit="MB/s",
+            file="tbench4_throughput_i7_13700.csv",
+            source=_ELIGIBLE,
+            notes=(
+                f"mmtests runs {MMTESTS_TBENCH_S:g} s a row, as in its configuration then",
+                _MMTESTS[1],
+                "the load file is represented by its mix of operations",
+            ),
+            most=0.2,
+            seeds=4,
             cgroup=True,
         ),
     )

@@ -50,8 +50,7 @@ class Hackbench:
             object.__setattr__(self, name, integer(name, getattr(self, name), 1, MOST))
         choice("ipc", self.ipc, ("pipe", "socket"))
         choice("mode", self.mode, ("process", "thread"))
-        if not isinstance(self.cgroup, bool):
-            raise bad_argument("cgroup", self.cgroup, "must be true or false")
+        _boolean("cgroup", self.cgroup)
 
     @property
     def tasks(self) -> int:
@@ -79,7 +78,91 @@ class Hackbench:
         return {"kind": self.kind, **fields}
 
 
-Work = Hackbench | Workload
+@dataclasses.dataclass(frozen=True)
+class Tbench:
+    """tbench of dbench: clients that send requests to servers of their own over loopback TCP.
+
+    Each client waits for the reply before its next request. All go through the operations of the program's
+    load file in their proportions, evenly mixed; only the data of reads and writes counts as throughput.
+
+    Attributes:
+        clients: number of clients; each has a server process.
+        duration_s: time that is measured, to the millisecond.
+        warmup_s: time before it.
+        cgroup: whether all tasks are in one task group (cgroup) of 1024 shares.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+
+    clients: int
+    duration_s: float = 10.0
+    warmup_s: float = 0.5
+    cgroup: bool = False
+
+    kind: ClassVar[str] = "tbench"
+
+    PAYLOAD_BYTES_PER_OPERATION: ClassVar[float] = 23 / 64 * 18 * 1024
+    """Mean over the operations, of which 23 in 64 move 18 KiB: measured with the program's load file."""
+
+    def __post_init__(self) -> None:
+        """Checks the arguments' types and ranges."""
+        object.__setattr__(self, "clients", integer("clients", self.clients, 1, 1 << 16))
+        object.__setattr__(self, "duration_s", _seconds("duration_s", self.duration_s, 0.001))
+        object.__setattr__(self, "warmup_s", _seconds("warmup_s", self.warmup_s, 0.0))
+        _boolean("cgroup", self.cgroup)
+
+    @property
+    def tasks(self) -> int:
+        """Number of clients and servers."""
+        return 2 * self.clients
+
+    @property
+    def label(self) -> str:
+        """The command line that the workload stands for."""
+        return f"tbench {self.clients} -t {self.duration_s:g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The workload as the scenario's JSON has it."""
+        times = {
+            f"{name}_ms": round(1000 * value)
+            for name, value in (("duration", self.duration_s), ("warmup", self.warmup_s))
+        }
+        grouped = {"cgroup": True} if self.cgroup else {}
+        return {"kind": self.kind, "clients": self.clients, **times, **grouped}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Tbench:
+        """The workload that `to_dict` wrote.
+
+        Raises:
+            ValueError: a field is unknown or out of its range.
+        """
+        for name in fields:
+            choice("workload field", name, ("clients", "duration_ms", "warmup_ms", "cgroup"))
+        if "clients" not in fields:
+            raise bad_argument("workload.clients", None, "must be given")
+        times = {
+            f"{name}_s": integer(f"{name}_ms", fields[f"{name}_ms"]) / 1000
+            for name in ("duration", "warmup")
+            if f"{name}_ms" in fields
+        }
+        return cls(fields["clients"], **times, cgroup=fields.get("cgroup", False))
+
+
+def _seconds(argument: str, value: object, least: float) -> float:
+    """A time as a float, whole milliseconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 3600.0:
+        raise bad_argument(argument, value, f"must be a number of seconds from {least:g} to 3600")
+    return round(1000 * value) / 1000
+
+
+def _boolean(argument: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise bad_argument(argument, value, "must be true or false")
+
+
+Work = Hackbench | Tbench | Workload
 """Every kind of work that `simulate` takes."""
 
 
@@ -92,8 +175,10 @@ def from_dict(fields: object) -> Work:
     if not isinstance(fields, dict):
         raise bad_argument("workload", fields, "must be an object with a `kind`")
     arguments = dict(fields)
-    if choice("workload.kind", arguments.pop("kind", None), (Hackbench.kind, Workload.kind)) == Workload.kind:
-        return Workload.from_dict(arguments)
+    kinds: dict[str, type[Tbench | Workload]] = {kind.kind: kind for kind in (Tbench, Workload)}
+    kind = choice("workload.kind", arguments.pop("kind", None), (Hackbench.kind, *kinds))
+    if kind in kinds:
+        return kinds[kind].from_dict(arguments)
     known = {field.name for field in dataclasses.fields(Hackbench)}
     for name in arguments:
         choice("workload field", name, sorted(known))

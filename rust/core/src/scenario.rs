@@ -12,7 +12,7 @@ use crate::sim::Setup;
 use crate::sim::cost::CostModel;
 use crate::sim::tunables::{Features, TunableSettings};
 use crate::topology::{DomainRules, MachineSpec, build_sched_domains};
-use crate::workload::{Hackbench, Load, Tasks};
+use crate::workload::{Hackbench, Load, Tasks, Tbench};
 
 /// A machine with its costs, a kernel and a load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -58,6 +58,8 @@ pub struct KernelSpec {
 pub enum WorkloadSpec {
     /// hackbench.
     Hackbench(Hackbench),
+    /// tbench.
+    Tbench(Tbench),
     /// Tasks of the user's own.
     Tasks(Tasks),
 }
@@ -66,13 +68,15 @@ impl WorkloadSpec {
     fn validate(&self, machine: &MachineSpec) -> Result<()> {
         match self {
             Self::Hackbench(hackbench) => hackbench.validate(),
+            Self::Tbench(tbench) => tbench.validate(),
             Self::Tasks(tasks) => tasks.validate(machine),
         }
     }
 
-    fn load(&self, machine: &MachineSpec) -> Load {
+    fn load(&self, machine: &MachineSpec, cost: &CostModel) -> Load {
         match self {
             Self::Hackbench(hackbench) => hackbench.load(),
+            Self::Tbench(tbench) => tbench.load(cost),
             Self::Tasks(tasks) => tasks.load(machine),
         }
     }
@@ -170,7 +174,7 @@ impl Scenario {
             pelt_table: PeltTable::new(tunables.pelt_half_life_ms)?,
             tunables,
             cost: self.costs.clone(),
-            load: self.workload.load(&self.machine),
+            load: self.workload.load(&self.machine, &self.costs),
         })
     }
 }

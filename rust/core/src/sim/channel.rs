@@ -20,6 +20,8 @@ pub enum ChannelKind {
     Pipe,
     /// A connected pair of AF_UNIX stream sockets: net/unix/af_unix.c, one buffer a message.
     Socket,
+    /// One direction of a loopback TCP connection: one buffer a message.
+    Tcp,
 }
 
 /// A meeting point of a fixed number of tasks.
@@ -69,7 +71,7 @@ impl Channel {
     pub fn new(kind: ChannelKind, bytes: u32) -> Self {
         let unit = match kind {
             ChannelKind::Pipe => PAGE_SIZE / bytes,
-            ChannelKind::Socket => socket_truesize(bytes),
+            ChannelKind::Socket | ChannelKind::Tcp => socket_truesize(bytes),
         };
         Self {
             kind,
@@ -101,7 +103,7 @@ impl Channel {
     pub fn is_full(&self, slept: bool) -> bool {
         match self.kind {
             ChannelKind::Pipe => self.ring_is_full() && (slept || self.last_page_filled == self.unit),
-            ChannelKind::Socket => self.queued * self.unit >= SOCKET_SNDBUF,
+            ChannelKind::Socket | ChannelKind::Tcp => self.queued * self.unit >= SOCKET_SNDBUF,
         }
     }
 
@@ -132,7 +134,7 @@ impl Channel {
                 }
                 Wakes { readers: usize::from(was_empty), writers: usize::from(slept && !self.ring_is_full()) }
             }
-            ChannelKind::Socket => Wakes { readers: self.readers.len(), writers: 0 },
+            ChannelKind::Socket | ChannelKind::Tcp => Wakes { readers: self.readers.len(), writers: 0 },
         }
     }
 
@@ -153,7 +155,7 @@ impl Channel {
                 }
                 Wakes { readers: usize::from(slept && !self.is_empty()), writers: usize::from(was_full) }
             }
-            ChannelKind::Socket => {
+            ChannelKind::Socket | ChannelKind::Tcp => {
                 let writable = 4 * self.queued * self.unit <= SOCKET_SNDBUF;
                 Wakes { readers: 0, writers: if writable { self.writers.len() } else { 0 } }
             }

@@ -81,6 +81,16 @@ cost_model! {
     socket_read_ns: 900,
     /// Part of a socket operation that holds the receive queue's lock.
     socket_locked_ns: 60,
+    /// send() of a message over loopback TCP, through the stack to the receiver's queue, its copy excluded.
+    tcp_write_ns: 2_500,
+    /// recv() of a message from a TCP socket, its copy excluded.
+    tcp_read_ns: 600,
+    /// Part of a TCP operation that holds the socket's lock.
+    tcp_locked_ns: 60,
+    /// tbench: what a client does between a reply and the next request, its system calls excluded.
+    tbench_client_ns: 1_000,
+    /// tbench: what a server does with a request, its system calls excluded.
+    tbench_server_ns: 500,
     /// Copy of 1,024 bytes.
     copy_kib_ns: 100,
     /// A message or a lock last touched by another CPU of the same LLC.

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::Sim;
-use super::channel::{ChannelKind, Wakes};
+use super::channel::Wakes;
 use super::program::{ChannelId, HOG_NS, Op, Phase};
 use super::rq::{TaskId, TaskState};
 
@@ -69,7 +69,7 @@ impl Sim<'_> {
     /// A write or read of one message: its own work, the wait for the lock, the lines that another CPU holds.
     fn begin_message(&mut self, cpu: usize, task: TaskId, id: ChannelId, read: bool) -> u64 {
         let channel = &mut self.channels[id as usize];
-        let costs = &self.message_costs[usize::from(channel.kind() == ChannelKind::Socket)];
+        let costs = &self.message_costs[channel.kind() as usize];
         let transfer = match usize::from(channel.last_cpu) {
             last if last == cpu || last >= self.topo.nr_cpus => 0,
             last => self.distance_cost(cpu, last, costs.transfer),

@@ -194,7 +194,8 @@ pub struct Sim<'a> {
     barriers: Vec<Barrier>,
     ops: &'a [Op],
     threads: bool,
-    message_costs: [MessageCosts; 2],
+    /// By kind of channel.
+    message_costs: [MessageCosts; 3],
 
     /// Mirrors of the runqueues that balance decisions read.
     stats: RqStats,

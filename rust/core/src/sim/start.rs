@@ -138,6 +138,7 @@ impl<'a> Sim<'a> {
             message_costs: [
                 message_costs(cost.pipe_write_ns, cost.pipe_read_ns, cost.pipe_locked_ns),
                 message_costs(cost.socket_write_ns, cost.socket_read_ns, cost.socket_locked_ns),
+                message_costs(cost.tcp_write_ns, cost.tcp_read_ns, cost.tcp_locked_ns),
             ],
             stats,
             sds,

@@ -8,9 +8,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{GroupSpec, Load, TaskSpec};
+use super::{Load, TaskSpec};
 use crate::error::{Result, SimError};
-use crate::load_weight::{LoadWeight, NICE_0_LOAD};
+use crate::load_weight::LoadWeight;
 use crate::sim::channel::ChannelKind;
 use crate::sim::program::{ChannelId, Op};
 use crate::sim::rq::TaskId;
@@ -146,15 +146,10 @@ impl Hackbench {
             add(&mut ops, Op::Write { first, count: self.receivers, rounds: self.loops }, self.senders);
         }
         Load {
-            groups: if self.cgroup { vec![GroupSpec { parent: 0, shares: NICE_0_LOAD }] } else { Vec::new() },
-            tasks,
-            ops,
-            regions: Vec::new(),
+            groups: super::one_group_if(self.cgroup),
             channels: vec![channel; 2 + (self.groups * self.receivers) as usize],
-            barriers: Vec::new(),
-            actions: Vec::new(),
-            message_bytes: self.bytes,
             threads: self.mode == Mode::Thread,
+            ..Load::new(tasks, ops, self.bytes)
         }
     }
 }

@@ -3,13 +3,15 @@
 pub mod hackbench;
 pub mod memory;
 pub mod tasks;
+pub mod tbench;
 
 pub use hackbench::Hackbench;
 pub use tasks::Tasks;
+pub use tbench::Tbench;
 
 use self::memory::{RegionSpec, WalkSpec};
 use crate::cpumask::CpuMask;
-use crate::load_weight::LoadWeight;
+use crate::load_weight::{LoadWeight, NICE_0_LOAD};
 use crate::sim::channel::ChannelKind;
 use crate::sim::groups::GroupId;
 use crate::sim::program::Op;
@@ -36,6 +38,28 @@ pub struct Load {
     pub message_bytes: u32,
     /// Tasks are threads of one process.
     pub threads: bool,
+}
+
+impl Load {
+    /// A load of these tasks, with nothing beside them.
+    pub fn new(tasks: Vec<TaskSpec>, ops: Vec<Op>, message_bytes: u32) -> Self {
+        Self {
+            tasks,
+            groups: Vec::new(),
+            ops,
+            channels: Vec::new(),
+            regions: Vec::new(),
+            barriers: Vec::new(),
+            actions: Vec::new(),
+            message_bytes,
+            threads: false,
+        }
+    }
+}
+
+/// The groups of a load whose tasks are in one, of 1024 shares, or in none.
+fn one_group_if(grouped: bool) -> Vec<GroupSpec> {
+    if grouped { vec![GroupSpec { parent: 0, shares: NICE_0_LOAD }] } else { Vec::new() }
 }
 
 /// A task group of a load.

@@ -29,6 +29,7 @@ fn setup_with(machine: MachineSpec, kernel: KernelSpec, nices: &[i32]) -> Setup 
         senders: 1,
         receivers: 1,
         bytes: 1,
+        cgroup: false,
     };
     let costs = CostModel { tick_skew_ns: 0, ..CostModel::default() };
     let scenario = Scenario { machine, costs, kernel, workload: WorkloadSpec::Hackbench(hackbench) };

@@ -144,6 +144,7 @@ fn workloads() -> impl Strategy<Value = Hackbench> {
             senders,
             receivers,
             bytes,
+            cgroup: false,
         })
 }
 

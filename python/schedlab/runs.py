@@ -159,6 +159,10 @@ class Runs:
         many stayed and why; `active_balance`, a push was asked for; `outcome`: `not_designated`,
         `balanced`, `no_source`, `pulled`, `failed`, `all_pinned` or `one_pinned`.
 
+        Under the O(1) scheduler groups have no classes (`other`) and no utilization, a `load` of 128 is one
+        task of nice 0, and refusals are not counted. An imbalance of `task` is a number of tasks; one of
+        `load` (`smpnice-weights`) is an amount of bias, 20 a task of nice 0.
+
         Raises:
             ValueError: the seed is not among these runs.
         """

@@ -34,7 +34,8 @@ def build_domains(machine: Machine, kernel: object) -> Domains:
 
     Args:
         machine: the machine.
-        kernel: a kernel, or its label (`v5.4` to `v5.7`, `v5.10`, `v6.1`, `v6.12`, `v7.3`).
+        kernel: a kernel, or its label (`v2.6.15`, `v5.4` to `v5.7`, `v5.10`, `v6.1`, `v6.12`,
+            `v7.3`).
 
     Raises:
         ValueError: the kernel is not known.

@@ -73,6 +73,13 @@ impl WorkloadSpec {
         }
     }
 
+    /// A task group, if there is any.
+    fn first_group(&self) -> Option<&str> {
+        let Self::Tasks(tasks) = self else { return None };
+        let of_tasks = tasks.tasks.iter().find_map(|entry| entry.group.as_deref());
+        of_tasks.or_else(|| tasks.groups.first().map(|group| group.name.as_str()))
+    }
+
     fn load(&self, machine: &MachineSpec, cost: &CostModel) -> Load {
         match self {
             Self::Hackbench(hackbench) => hackbench.load(),
@@ -115,10 +122,31 @@ impl KernelSpec {
 
     /// Checks names and values.
     pub fn validate(&self) -> Result<()> {
-        self.kernel()?;
-        self.domain_rules()?;
+        let kernel = self.kernel()?;
+        let rules = self.domain_rules()?;
         self.features()?;
-        self.tunables.validate()
+        self.tunables.validate()?;
+        if rules.o1 != kernel.o1.is_some() {
+            let rule = format!("must be a kernel of the same scheduler as {}", self.name);
+            return Err(SimError::invalid("domains", format!("{:?}", rules.kernel), rule));
+        }
+        if kernel.o1.is_some() { self.validate_o1() } else { Ok(()) }
+    }
+
+    /// The O(1) scheduler has no features, and of the tunables only the tick.
+    fn validate_o1(&self) -> Result<()> {
+        if let Some(name) = self.features.keys().next() {
+            let rule = format!("is a feature of the fair scheduler; {} has none", self.name);
+            return Err(SimError::invalid("features", format!("{name:?}"), rule));
+        }
+        let set = serde_json::to_value(&self.tunables).unwrap_or_default();
+        let other =
+            set.as_object().into_iter().flatten().find(|(name, value)| *name != "hz" && !value.is_null());
+        if let Some((name, value)) = other {
+            let rule = format!("is a tunable of the fair scheduler; {} has hz only", self.name);
+            return Err(SimError::invalid(format!("tunables.{name}"), value, rule));
+        }
+        Ok(())
     }
 }
 
@@ -137,7 +165,19 @@ impl Scenario {
         self.costs.validate()?;
         self.kernel.validate()?;
         self.validate_ticks()?;
+        self.validate_groups()?;
         self.workload.validate(&self.machine)
+    }
+
+    /// Task groups came with the fair scheduler.
+    fn validate_groups(&self) -> Result<()> {
+        match self.workload.first_group() {
+            Some(group) if self.kernel.kernel()?.o1.is_some() => {
+                let rule = format!("must not be given: {} has no task groups", self.kernel.name);
+                Err(SimError::invalid("group", format!("{group:?}"), rule))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Ticks that take as long as they are apart would keep every task from running.
@@ -165,7 +205,8 @@ impl Scenario {
         let kernel = self.kernel.kernel()?;
         let rules = self.kernel.domain_rules()?;
         let online = self.machine.nr_cpus() - self.machine.offline.len();
-        let tunables = self.kernel.tunables.resolve(online);
+        let mut tunables = self.kernel.tunables.resolve(online);
+        tunables.numa_balancing &= kernel.o1.is_none();
         Ok(Setup {
             domains: build_sched_domains(&self.machine, rules)?,
             machine: self.machine.clone(),

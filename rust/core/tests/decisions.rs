@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::atomic::AtomicBool;
 
-use common::{KERNELS, big_little, dual_quad, everything, run, scenario, small, two_nodes_smt};
+use common::{EVERY_KERNEL, big_little, dual_quad, everything, run, scenario, small, two_nodes_smt};
 use schedlab_core::record::decisions::{Decision, Kinds, Pass, Wanted, What};
 use schedlab_core::run::{Parting, Progress, decisions, first_difference};
 use schedlab_core::scenario::{KernelSpec, Scenario, WorkloadSpec};
@@ -47,7 +47,7 @@ fn v5_6_and_v5_7_part_where_they_class_a_group_differently() {
 
 #[test]
 fn a_kernel_never_parts_from_itself_nor_from_what_its_patches_make_it() {
-    for kernel in KERNELS {
+    for kernel in EVERY_KERNEL {
         let one = scenario(two_nodes_smt(), kernel, small());
         let Parting { alike, a, b } = parting(&one, &one);
         assert!(alike > 100 && a.is_none() && b.is_none(), "{kernel}");
@@ -97,7 +97,7 @@ fn every_patch_of_the_queue_by_run_time_changes_a_run_that_it_should_change() {
 fn the_log_is_complete_and_changes_nothing() {
     let work =
         schedlab_core::workload::Hackbench { groups: 4, loops: 60, senders: 20, receivers: 20, ..small() };
-    for kernel in KERNELS {
+    for kernel in EVERY_KERNEL {
         let scenario = scenario(two_nodes_smt(), kernel, work.clone());
         let plain = &run(&scenario, &[3])[0];
         let wanted = Wanted { skip: 0, limit: usize::MAX, kinds: Kinds::All };
@@ -138,7 +138,7 @@ fn the_log_is_complete_and_changes_nothing() {
 #[test]
 fn the_log_has_every_slice_that_ends_at_a_tick() {
     let hogs = r#"{"kind": "tasks", "duration_ms": 300, "tasks": [{"kind": "hog", "n": 5, "start_us": 0, "jitter_us": 0, "nice": 0, "mask": null, "release": null}]}"#;
-    for kernel in KERNELS {
+    for kernel in EVERY_KERNEL {
         let workload: WorkloadSpec = serde_json::from_str(hogs).unwrap();
         let scenario = Scenario { workload, ..scenario(MachineSpec::uniform("two", 2), kernel, small()) };
         let ended = run(&scenario, &[1])[0].metrics.preemptions_tick;

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{KERNELS, big_little, dual_quad, everything, run, scenario, small, two_nodes_smt, uneven_nodes};
+use common::{
+    EVERY_KERNEL, big_little, dual_quad, everything, run, scenario, small, two_nodes_smt, uneven_nodes,
+};
 use schedlab_core::run::{Progress, run_seeds};
 use schedlab_core::scenario::Scenario;
 use schedlab_core::topology::MachineSpec;
@@ -16,7 +18,7 @@ fn texts(scenario: &Scenario, nr_seeds: u64, threads: usize) -> Vec<String> {
 }
 
 fn threads_and_company_change_nothing(machine: fn() -> MachineSpec) {
-    for kernel in KERNELS {
+    for kernel in EVERY_KERNEL {
         let scenario = scenario(machine(), kernel, Hackbench { loops: 3, ..small() });
         let one = texts(&scenario, 200, 1);
         let two = texts(&scenario, 200, 2);

@@ -97,12 +97,28 @@ fn kernels() -> impl Strategy<Value = KernelSpec> {
     let patched = ["ni-random", "eligible-first"].map(|patch| ("v6.12", Some(patch)));
     let patched = [[("v5.6", Some("runnable-avg"))].as_slice(), &patched].concat();
     let kernel = prop_oneof![2 => select(plain.to_vec()), 1 => select(patched)];
-    (kernel, tunables, features).prop_map(|((name, patch), tunables, features)| KernelSpec {
+    let fair = (kernel, tunables, features).prop_map(|((name, patch), tunables, features)| KernelSpec {
         name: name.to_owned(),
         patches: patch.map(str::to_owned).into_iter().collect(),
         tunables,
         features,
         ..KernelSpec::default()
+    });
+    prop_oneof![6 => fair, 1 => o1_kernels()]
+}
+
+/// The O(1) scheduler with none, one and both of its patches.
+fn o1_kernels() -> impl Strategy<Value = KernelSpec> {
+    (0..3usize, select(vec![None, Some(100), Some(300), Some(1000)])).prop_map(|(nr_patches, hz)| {
+        KernelSpec {
+            name: "v2.6.15".to_owned(),
+            patches: ["prio-bias", "smpnice-weights"][..nr_patches]
+                .iter()
+                .map(|&patch| patch.to_owned())
+                .collect(),
+            tunables: TunableSettings { hz, ..TunableSettings::default() },
+            ..KernelSpec::default()
+        }
     })
 }
 

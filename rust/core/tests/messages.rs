@@ -3,7 +3,8 @@
 mod common;
 
 use common::{
-    KERNELS, big_little, children, dual_quad, messages, run, scenario, small, two_nodes_smt, uneven_nodes,
+    EVERY_KERNEL, big_little, children, dual_quad, messages, run, scenario, small, two_nodes_smt,
+    uneven_nodes,
 };
 use schedlab_core::record::Record;
 use schedlab_core::topology::MachineSpec;
@@ -30,7 +31,7 @@ fn completes(machine: MachineSpec, kernel: &str, work: &Hackbench) -> Record {
 #[test]
 fn pipes_and_sockets_of_processes_and_threads() {
     for machine in [dual_quad, two_nodes_smt, big_little, uneven_nodes] {
-        for kernel in KERNELS {
+        for kernel in EVERY_KERNEL {
             for ipc in [Ipc::Pipe, Ipc::Socket] {
                 for mode in [Mode::Process, Mode::Thread] {
                     completes(machine(), kernel, &Hackbench { ipc, mode, ..small() });
@@ -42,7 +43,7 @@ fn pipes_and_sockets_of_processes_and_threads() {
 
 #[test]
 fn one_group_to_sixteen() {
-    for kernel in KERNELS {
+    for kernel in EVERY_KERNEL {
         for groups in [1, 2, 4, 8, 16] {
             completes(
                 dual_quad(),
@@ -75,7 +76,7 @@ fn messages_of_any_length_that_is_allowed() {
 
 #[test]
 fn a_single_cpu_is_enough() {
-    for kernel in KERNELS {
+    for kernel in EVERY_KERNEL {
         let record = completes(MachineSpec::uniform("one", 1), kernel, &small());
         let metrics = &record.metrics;
         assert_eq!(metrics.migrations_wakeup + metrics.migrations_newidle + metrics.migrations_idle, 0);
@@ -85,7 +86,7 @@ fn a_single_cpu_is_enough() {
 
 #[test]
 fn offline_and_isolated_cpus_run_nothing() {
-    for kernel in KERNELS {
+    for kernel in EVERY_KERNEL {
         let machine = MachineSpec { offline: vec![1], isolated: vec![0, 6], ..dual_quad() };
         let work = Hackbench { groups: 4, ..small() };
         let scenario = scenario(machine, kernel, work);

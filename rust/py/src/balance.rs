@@ -47,7 +47,7 @@ fn to_json(answer: &impl Serialize) -> Result<String, SimError> {
 }
 
 fn kernel_of(kernel_json: &str) -> Result<Kernel, SimError> {
-    parse::<PolicySpec>(kernel_json)?.resolve()
+    parse::<PolicySpec>(kernel_json)?.resolve_fair()
 }
 
 /// `group_classify` over columns: codes of the group types.

@@ -31,10 +31,12 @@ pub fn kernels() -> Vec<BTreeMap<&'static str, String>> {
         ])
     };
     let bases = std::iter::once(None).chain(REGISTRY.iter().copied().map(Some));
-    let generations = REGISTRY
-        .iter()
-        .zip(bases)
-        .map(|(kernel, base)| row(kernel.name, "generation", base, kernel, kernel.source, kernel.summary));
+    // Of two generations with different schedulers neither builds on the other.
+    let same_scheduler = |kernel: &Kernel, base: &&Kernel| base.o1.is_some() == kernel.o1.is_some();
+    let generations = REGISTRY.iter().zip(bases).map(|(kernel, base)| {
+        let base = base.filter(|base| same_scheduler(kernel, base));
+        row(kernel.name, "generation", base, kernel, kernel.source, kernel.summary)
+    });
     let patches = patches::REGISTRY
         .iter()
         .map(|patch| row(patch.name, "patch", Some(patch.base), patch.patched, patch.source, patch.summary));

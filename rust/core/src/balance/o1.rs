@@ -6,7 +6,7 @@ use super::{MAX_CPUS, MAX_GROUPS, MAX_IMBALANCE_PCT, check_cpu, check_range, fla
 use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 use crate::kernels::env::CpuIdleType;
-use crate::kernels::o1::{O1Domain, O1Env, O1Group, O1Kernel, O1Rq};
+use crate::kernels::o1::{O1, O1Domain, O1Env, O1Group, O1Rq};
 
 /// Largest number of tasks of a runqueue that a case may give.
 const MAX_O1_TASKS: u64 = 1 << 12;
@@ -90,7 +90,7 @@ pub struct O1Outcome {
 
 impl O1Case {
     /// Decides the case as `kernel` does.
-    pub fn decide(&self, kernel: &O1Kernel) -> Result<O1Outcome> {
+    pub fn decide(&self, kernel: &O1) -> Result<O1Outcome> {
         let rqs = self.runqueues()?;
         let groups = self.groups(rqs.len())?;
         let sd = self.domain()?;
@@ -108,13 +108,13 @@ impl O1Case {
             sd_idle: self.sd_idle,
             imbalance: 0,
         };
-        let busiest = (kernel.slots.find_busiest_group.f)(&mut env);
+        let busiest = (kernel.find_busiest_group.f)(&mut env);
         Ok(O1Outcome {
             busiest,
             imbalance: env.imbalance,
-            src_cpu: busiest.and_then(|index| (kernel.slots.find_busiest_queue.f)(&env, index)),
+            src_cpu: busiest.and_then(|index| (kernel.find_busiest_queue.f)(&env, index)),
             sd_idle: env.sd_idle,
-            idlest: (kernel.slots.find_idlest_group.f)(&env, None),
+            idlest: (kernel.find_idlest_group.f)(&env, None),
         })
     }
 
@@ -196,7 +196,7 @@ mod tests {
             "nr_running": [0, 4], "prio_bias": [0, 80], "cpu_load": [[0, 0, 0], [512, 512, 512]],
         });
         let decide = |case: &serde_json::Value| {
-            parse::<O1Case>(&case.to_string()).and_then(|case| case.decide(&prio_bias::KERNEL))
+            parse::<O1Case>(&case.to_string()).and_then(|case| case.decide(&prio_bias::TABLE))
         };
         assert_eq!(decide(&good).unwrap().busiest, Some(1));
         for (pointer, value, part) in [

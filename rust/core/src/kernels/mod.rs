@@ -38,6 +38,7 @@ use self::env::{
 };
 use self::numa::faults::{PageFault, VmaScan};
 use self::numa::{NumaEnv, NumaStats, NumaTask, NumaType};
+use self::o1::O1;
 use self::patches::Patch;
 use self::queue::{ChargeVerdict, Placement, Placing, QueueEnv, QueueForm, TickVerdict, WakeupVerdict};
 use self::sis::{IdleSearch, PlacementRule};
@@ -47,8 +48,15 @@ use crate::pelt::{PeltForm, SchedAvg};
 use crate::sim::rq::{CfsRq, SchedEntity, TaskId};
 
 /// The generations, oldest first.
-pub static REGISTRY: &[&Kernel] =
-    &[&v5_4::KERNEL, &v5_5::KERNEL, &v5_6::KERNEL, &v5_7::KERNEL, &v5_10::KERNEL, &v6_12::KERNEL];
+pub static REGISTRY: &[&Kernel] = &[
+    &o1::v2_6_15::KERNEL,
+    &v5_4::KERNEL,
+    &v5_5::KERNEL,
+    &v5_6::KERNEL,
+    &v5_7::KERNEL,
+    &v5_10::KERNEL,
+    &v6_12::KERNEL,
+];
 
 /// A kernel generation: the table of everything that generations and patches may replace.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +77,8 @@ pub struct Kernel {
     pub wakeup: Wakeup,
     /// Placement of tasks near their memory.
     pub numa: Numa,
+    /// The decisions of the O(1) scheduler; where they are, nothing of the fair class above is asked.
+    pub o1: Option<O1>,
 }
 
 impl Kernel {
@@ -81,6 +91,11 @@ impl Kernel {
 
     /// Every slot with the function that fills it, in the order of the tables.
     pub fn slots(&self) -> Vec<(&'static str, Origin)> {
+        if let Some(o1) = &self.o1 {
+            let mut slots = vec![("queue_form", self.queue.queue_form.origin)];
+            slots.extend(o1.slots());
+            return slots;
+        }
         let mut slots = self.signals.slots();
         slots.extend(self.queue.slots());
         slots.extend(self.balance.slots());
@@ -91,17 +106,23 @@ impl Kernel {
 
     /// This kernel with the slot called `name` filled as `from` fills it.
     ///
-    /// The slots of a queue go together: one from a queue of another form is refused.
+    /// The slots of a queue go together: one from a queue of another form is refused. The O(1) scheduler and the fair class
+    /// share none.
     pub fn with_slot(mut self, name: &str, from: &Self) -> Result<Self> {
         let (form, other) = ((self.queue.queue_form.f)(), (from.queue.queue_form.f)());
-        if form != other && self.queue.slots().iter().any(|&(slot, _)| slot == name) {
+        let of_queue = || self.queue.slots().iter().any(|&(slot, _)| slot == name);
+        if form != other && (self.o1.is_some() || from.o1.is_some() || of_queue()) {
             let rule = format!(
                 "must come from a kernel whose queue is ordered by {form}, as in {}; that of {} is by {other}",
                 self.name, from.name
             );
             return Err(SimError::invalid("slot", format!("{name:?}"), rule));
         }
-        if self.signals.take(name, &from.signals)
+        if let (Some(o1), Some(from)) = (&mut self.o1, &from.o1) {
+            if o1.take(name, from) {
+                return Ok(self);
+            }
+        } else if self.signals.take(name, &from.signals)
             || self.queue.take(name, &from.queue)
             || self.balance.take(name, &from.balance)
             || self.wakeup.take(name, &from.wakeup)

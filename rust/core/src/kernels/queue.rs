@@ -15,6 +15,9 @@ pub enum QueueForm {
     /// Ordered by deadline. The queue keeps the weighted sum of virtual run times, and an entity moves, and sleeps,
     /// with its lag behind their average.
     Deadline,
+    /// Two arrays of lists by priority, of tasks with timeslice left and of those without. There are no entities: the
+    /// kernel's table of the O(1) scheduler ([`Kernel::o1`](super::Kernel::o1)) decides, and `sim::o1` keeps the arrays.
+    Priority,
 }
 
 impl fmt::Display for QueueForm {
@@ -22,6 +25,7 @@ impl fmt::Display for QueueForm {
         f.write_str(match self {
             Self::Vruntime => "virtual run time",
             Self::Deadline => "deadline",
+            Self::Priority => "priority",
         })
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::patches::{self, Patch};
 use super::{Kernel, REGISTRY, unknown};
-use crate::error::Result;
+use crate::error::{Result, SimError};
 
 /// Which table of slots a caller wants; fields that are not about slots are for others to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -30,6 +30,17 @@ impl PolicySpec {
         }
         for (slot, source) in &self.slots {
             kernel = kernel.with_slot(slot, generation_or_patch(source)?)?;
+        }
+        Ok(kernel)
+    }
+
+    /// The table, for decisions of the fair class alone; an error if the kernel has none.
+    pub fn resolve_fair(&self) -> Result<Kernel> {
+        let kernel = self.resolve()?;
+        if kernel.o1.is_some() {
+            let rule =
+                "must have the fair scheduler: the decisions of the O(1) scheduler are made in runs only";
+            return Err(SimError::invalid("kernel", format!("{:?}", self.name), rule));
         }
         Ok(kernel)
     }

@@ -106,6 +106,7 @@ pub const KERNEL: Kernel = Kernel {
         ),
     },
     numa: numa::v5_6::NUMA,
+    o1: None,
 };
 
 /// One CPU of the biggest kind (`SCHED_CAPACITY_SCALE`), and the load of one nice-0 hog.

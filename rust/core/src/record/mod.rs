@@ -151,6 +151,7 @@ pub struct DomainCounters {
     pub alb_pushed: u64,
     pub ttwu_wake_remote: u64,
     pub ttwu_move_affine: u64,
+    pub ttwu_move_balance: u64,
 }
 
 /// Fields of a domain's line in /proc/schedstat, version 15.
@@ -227,7 +228,7 @@ impl DomainCounters {
             ]);
         }
         values.extend([self.alb_count, self.alb_failed, self.alb_pushed, 0, 0, 0, 0, 0, 0]);
-        values.extend([self.ttwu_wake_remote, self.ttwu_move_affine, 0]);
+        values.extend([self.ttwu_wake_remote, self.ttwu_move_affine, self.ttwu_move_balance]);
         values
     }
 }

@@ -236,7 +236,7 @@ impl Sim<'_> {
                 let source = group.map(|group| (env.kernel.balance.find_busiest_queue.f)(&env, group));
                 (PassState::of(&env), group, source)
             };
-            self.log_groups(cpu, level, &env, group, source.flatten());
+            self.log_groups(cpu, level, (env.migration_type, env.imbalance), group, source.flatten());
             self.after_group_statistics(cpu, level, sd.is_root, &env);
             let source = match source {
                 None => {

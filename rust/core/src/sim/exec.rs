@@ -305,7 +305,11 @@ impl Sim<'_> {
 
     /// The task has exited: do_task_dead() and task_dead_fair().
     pub(super) fn task_dead(&mut self, cpu: usize, task: TaskId) {
-        self.remove_entity(cpu, task);
+        if self.has_priority_arrays() {
+            self.o1_sched_exit(task);
+        } else {
+            self.remove_entity(cpu, task);
+        }
         self.task_numa_free(task);
         self.tasks[task as usize].state = TaskState::Dead;
     }

@@ -110,7 +110,7 @@ impl Sim<'_> {
         se.sum_exec_runtime += delta_exec;
         se.vruntime = se.vruntime.wrapping_add(calc_delta_fair(delta_exec, se.weight, se.inv_weight));
         match self.queue_form {
-            QueueForm::Vruntime => self.update_min_vruntime(queue),
+            QueueForm::Vruntime | QueueForm::Priority => self.update_min_vruntime(queue),
             QueueForm::Deadline => self.update_deadline(queue, curr),
         }
     }
@@ -481,7 +481,7 @@ impl Sim<'_> {
         }
         self.update_cfs_group(entity);
         match self.queue_form {
-            QueueForm::Vruntime => self.update_min_vruntime(queue),
+            QueueForm::Vruntime | QueueForm::Priority => self.update_min_vruntime(queue),
             QueueForm::Deadline => {
                 if why == Why::Move && self.features.place_rel_deadline {
                     let se = self.se_mut(entity);
@@ -517,7 +517,7 @@ impl Sim<'_> {
     pub(super) fn timeline_insert(&mut self, queue: QueueId, entity: EntityId) {
         let (cfs, se) = (cfs_mut!(self, queue), se_mut!(self, entity));
         match self.queue_form {
-            QueueForm::Vruntime => cfs.timeline.insert(se.vruntime, entity),
+            QueueForm::Vruntime | QueueForm::Priority => cfs.timeline.insert(se.vruntime, entity),
             QueueForm::Deadline => {
                 cfs.clock.add(se.vruntime, se.weight);
                 cfs.timeline.insert(se.deadline, entity);
@@ -529,7 +529,7 @@ impl Sim<'_> {
     pub(super) fn timeline_remove(&mut self, queue: QueueId, entity: EntityId) {
         let (cfs, se) = (cfs_mut!(self, queue), se_mut!(self, entity));
         match self.queue_form {
-            QueueForm::Vruntime => cfs.timeline.remove(se.vruntime, entity),
+            QueueForm::Vruntime | QueueForm::Priority => cfs.timeline.remove(se.vruntime, entity),
             QueueForm::Deadline => {
                 cfs.clock.sub(se.vruntime, se.weight);
                 cfs.timeline.remove(se.deadline, entity);
@@ -820,7 +820,7 @@ impl Sim<'_> {
     }
 
     /// The queue's number of tasks changed: mirrors, the overload flag, the idle state.
-    fn nr_running_changed(&mut self, cpu: usize) {
+    pub(super) fn nr_running_changed(&mut self, cpu: usize) {
         let nr_running = self.rqs[cpu].cfs.h_nr_running;
         let before = self.stats.nr_running[cpu];
         self.stats.nr_running[cpu] = nr_running;

@@ -70,6 +70,9 @@ impl Sim<'_> {
         if running != NO_TASK && running != rq.curr {
             return self.broken(format!("runs task {}, its queue says {running}", rq.curr));
         }
+        if self.has_priority_arrays() {
+            return self.check_arrays(cpu).or_else(|what| self.broken(what));
+        }
         for group in 0..self.groups.groups.len() {
             let queue = QueueId { cpu: cpu as u16, group: group as GroupId };
             self.check_queue(queue).or_else(|what| self.broken(format!("group {group}: {what}")))?;
@@ -134,7 +137,7 @@ impl Sim<'_> {
             }
             let Some(key) = key else { continue };
             let expected = match self.queue_form {
-                QueueForm::Vruntime => se.vruntime,
+                QueueForm::Vruntime | QueueForm::Priority => se.vruntime,
                 QueueForm::Deadline => se.deadline,
             };
             if key != expected || before.is_some_and(|b| vruntime_before(key, b)) {
@@ -151,7 +154,7 @@ impl Sim<'_> {
             return Err(format!("runnable weight {runnable_weight}, counted {}", cfs.runnable_weight));
         }
         match self.queue_form {
-            QueueForm::Vruntime => Ok(()),
+            QueueForm::Vruntime | QueueForm::Priority => Ok(()),
             QueueForm::Deadline => self.check_lags(queue),
         }
     }
@@ -211,6 +214,10 @@ impl Sim<'_> {
                     *count += 1;
                 }
             }
+        }
+        if self.has_priority_arrays() {
+            queued.fill(0);
+            self.count_in_arrays(&mut queued);
         }
         for rq in &self.rqs {
             for &(task, _) in &rq.wake_list {
@@ -284,7 +291,8 @@ impl Sim<'_> {
                 ));
             }
             if self.stats.nr_running[cpu] != rq.cfs.h_nr_running
-                || self.stats.load[cpu] != (self.kernel.signals.cpu_load.f)(avg)
+                || (self.stats.load[cpu] != (self.kernel.signals.cpu_load.f)(avg)
+                    && !self.has_priority_arrays())
             {
                 return self.broken(format!("the mirrors of CPU {cpu} differ from its queue"));
             }

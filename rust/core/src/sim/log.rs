@@ -1,9 +1,8 @@
 //! What the log of decisions hears of, where one is kept. Without one each of these functions is a test of one field.
 
-use super::balance::PassState;
 use super::rq::{NO_TASK, TaskId};
 use super::{START_NS, Sim};
-use crate::kernels::env::{CpuIdleType, Refusals};
+use crate::kernels::env::{CpuIdleType, MigrationType, Refusals};
 use crate::kernels::sis::PlacementRule;
 use crate::record::decisions::{
     CpuState, Decisions, GroupSums, IdlestChoice, NumaAnswer, NumaAsked, NumaPlaced, Pass, PassAnswer,
@@ -119,7 +118,7 @@ impl Sim<'_> {
         &mut self,
         cpu: usize,
         level: usize,
-        env: &PassState,
+        (migration_type, imbalance): (MigrationType, i64),
         busiest: Option<usize>,
         source: Option<usize>,
     ) {
@@ -135,8 +134,8 @@ impl Sim<'_> {
         answer.group_types = self.sg_stats.iter().map(|stats| stats.group_type.name()).collect();
         answer.busiest = busiest;
         answer.src_cpu = source.map(|cpu| cpu as u32);
-        answer.migration_type = busiest.map(|_| env.migration_type.name());
-        answer.imbalance = busiest.map(|_| env.imbalance);
+        answer.migration_type = busiest.map(|_| migration_type.name());
+        answer.imbalance = busiest.map(|_| imbalance);
         answer.outcome = if busiest.is_some() && source.is_none() { "no_source" } else { "" };
     }
 

@@ -94,6 +94,7 @@ mod log;
 mod memory;
 mod nohz;
 mod numa;
+mod o1;
 pub mod program;
 pub mod rq;
 mod src_queue;
@@ -117,6 +118,7 @@ use self::invariants::Watch;
 use self::memory::Memory;
 use self::nohz::Nohz;
 use self::numa::Numa;
+use self::o1::O1State;
 use self::program::{ChannelId, Op, Phase};
 use self::rq::{Interrupt, NO_TASK, Rq, Task, TaskId, TaskState};
 use self::tunables::{Features, Tunables};
@@ -225,6 +227,7 @@ pub struct Sim<'a> {
     sg_stats: Vec<SgLbStats>,
     idlest_stats: Vec<Option<SgLbStats>>,
     detached: Vec<TaskId>,
+    o1: O1State<'a>,
     /// The chance by which newidle balance leaves levels out.
     newidle_dice: Rng,
     watch: Watch,
@@ -304,7 +307,9 @@ impl<'a> Sim<'a> {
         if curr == NO_TASK {
             self.rqs[cpu].overhead_ns += self.cost.idle_exit_ns;
         }
+        self.o1.in_interrupt = true;
         self.try_to_wake_up(cpu, curr, id, false);
+        self.o1.in_interrupt = false;
         self.leave(cpu);
     }
 
@@ -357,8 +362,13 @@ impl<'a> Sim<'a> {
             Interrupt::ActiveBalance => {
                 self.pause_step(cpu);
                 self.update_rq_clock(cpu);
-                self.put_prev_task(cpu);
-                self.active_load_balance(cpu);
+                if self.has_priority_arrays() {
+                    self.o1_put_prev_task(cpu);
+                    self.o1_active_load_balance(cpu);
+                } else {
+                    self.put_prev_task(cpu);
+                    self.active_load_balance(cpu);
+                }
                 self.schedule(cpu);
             }
         }
@@ -368,17 +378,21 @@ impl<'a> Sim<'a> {
     fn tick(&mut self, cpu: usize) {
         self.update_rq_clock(cpu);
         let idle = self.rqs[cpu].curr == NO_TASK;
-        if !idle {
+        if !idle && !self.has_priority_arrays() {
             self.task_tick(cpu);
         }
         self.rqs[cpu].overhead_ns += self.cost.tick_ns;
         self.rqs[cpu].idle_balance = self.stats.idle[cpu];
-        self.trigger_load_balance(cpu);
+        if self.has_priority_arrays() {
+            self.o1_tick(cpu);
+        } else {
+            self.trigger_load_balance(cpu);
+        }
         self.rqs[cpu].tick_at_ns += self.tunables.tick_ns;
         if self.memory.is_used() {
             self.tick_memory(cpu);
         }
-        if self.stats.idle[cpu] {
+        if self.stats.idle[cpu] && !self.has_priority_arrays() {
             // Still idle after a whole tick: the idle governor now expects a long sleep and stops the tick.
             self.rqs[cpu].tick_at_ns = NEVER;
             self.nohz_balance_enter_idle(cpu);
@@ -411,7 +425,11 @@ impl<'a> Sim<'a> {
     fn block(&mut self, cpu: usize, task: TaskId, state: TaskState, why: Why) {
         self.update_rq_clock(cpu);
         self.rqs[cpu].step_end_ns = NEVER;
-        self.dequeue_task(cpu, task, why);
+        if self.has_priority_arrays() {
+            self.o1_block(cpu, task);
+        } else {
+            self.dequeue_task(cpu, task, why);
+        }
         self.tasks[task as usize].state = state;
         self.record.task_state(self.now, task, cpu, TaskTraceState::Asleep);
         self.schedule(cpu);
@@ -435,8 +453,15 @@ impl<'a> Sim<'a> {
         // The task that just blocked is off the queue already, unless its dequeue is delayed.
         let queued_prev = self.running_task(cpu);
         let next = loop {
-            let next = self.pick_next_task(cpu, queued_prev);
-            if next.is_some() || !self.newidle_balance(cpu) {
+            let (next, found);
+            if self.has_priority_arrays() {
+                next = self.o1_pick_next_task(cpu, queued_prev);
+                found = next.is_none() && self.o1_idle_balance(cpu);
+            } else {
+                next = self.pick_next_task(cpu, queued_prev);
+                found = next.is_none() && self.newidle_balance(cpu);
+            }
+            if !found {
                 break next;
             }
         };
@@ -649,10 +674,17 @@ impl<'a> Sim<'a> {
             self.pause_step(cpu);
         }
         self.update_rq_clock(cpu);
-        if running {
-            self.put_prev_task(cpu);
+        if self.has_priority_arrays() {
+            if running {
+                self.o1_put_prev_task(cpu);
+            }
+            self.o1_migrate_task(cpu, target, task);
+        } else {
+            if running {
+                self.put_prev_task(cpu);
+            }
+            self.move_tasks(cpu, target, &[task]);
         }
-        self.move_tasks(cpu, target, &[task]);
         if running {
             self.schedule(cpu);
         }

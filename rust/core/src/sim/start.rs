@@ -12,6 +12,7 @@ use super::invariants::Watch;
 use super::memory::Memory;
 use super::nohz::Nohz;
 use super::numa::Numa;
+use super::o1::O1State;
 use super::program::Program;
 use super::rq::{CfsRq, NO_TASK, Rq, SchedEntity, Task, TaskId, TaskState};
 use super::timeline::Timeline;
@@ -166,6 +167,7 @@ impl<'a> Sim<'a> {
             sg_stats: Vec::new(),
             idlest_stats: Vec::new(),
             detached: Vec::new(),
+            o1: O1State::new(setup, now),
             newidle_dice: Rng::stream(seed, "newidle dice", 0),
             watch: Watch::default(),
         }
@@ -190,6 +192,11 @@ impl<'a> Sim<'a> {
         first.recent_used_cpu = cpu as u16;
         first.state = TaskState::Runnable;
         self.update_rq_clock(cpu);
+        if self.has_priority_arrays() {
+            self.o1_start(cpu);
+            self.arm(cpu);
+            return;
+        }
         self.attach_new_task(cpu, 0);
         self.enqueue_task(cpu, 0, Why::New);
         self.schedule(cpu);

@@ -27,6 +27,9 @@ impl Sim<'_> {
         task: TaskId,
         sync: bool,
     ) -> bool {
+        if self.has_priority_arrays() {
+            return self.o1_try_to_wake_up(this_cpu, waker, task, sync);
+        }
         if self.tasks[task as usize].state != TaskState::Sleeping {
             return false;
         }
@@ -159,7 +162,7 @@ impl Sim<'_> {
     }
 
     /// select_fallback_rq(), as far as affinity goes: the first CPU that the task may use.
-    fn allowed_or_fallback(&self, task: TaskId, cpu: usize) -> usize {
+    pub(super) fn allowed_or_fallback(&self, task: TaskId, cpu: usize) -> usize {
         match &self.tasks[task as usize].allowed {
             Some(allowed) if !allowed.test(cpu) => allowed.first().unwrap_or(cpu),
             _ => cpu,
@@ -272,6 +275,9 @@ impl Sim<'_> {
 
     /// wake_up_new_task() of a child that `parent`, running on `this_cpu`, has just forked.
     pub(super) fn wake_up_new_task(&mut self, this_cpu: usize, parent: TaskId, child: TaskId) {
+        if self.has_priority_arrays() {
+            return self.o1_wake_up_new_task(this_cpu, parent, child);
+        }
         self.task_fork(this_cpu, parent, child);
         self.init_numa_balancing(child);
         let level = (self.topo.per_cpu[this_cpu].iter()).rposition(|sd| sd.flags.has(SdFlags::BALANCE_FORK));

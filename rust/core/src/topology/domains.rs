@@ -18,6 +18,9 @@ use crate::error::Result;
 /// kernel/sched/topology.c, build_sched_domains(). Errors: what [`MachineSpec::validate`] refuses.
 pub fn build_sched_domains(machine: &MachineSpec, rules: &DomainRules) -> Result<SchedDomains> {
     machine.validate()?;
+    if rules.o1 {
+        return Ok(super::o1::build(machine));
+    }
     let mut spans = SpanTable::default();
     let cpus = CpuSets::new(machine, rules);
     let levels = candidate_levels(machine, rules, &cpus, &mut spans);
@@ -653,7 +656,7 @@ fn sd_llc(domains: &[SchedDomain]) -> Option<usize> {
 }
 
 /// Per CPU the online threads of its core; an offline CPU stands alone.
-fn smt_masks(machine: &MachineSpec, cpus: &CpuSets) -> Vec<CpuMask> {
+pub(super) fn smt_masks(machine: &MachineSpec, cpus: &CpuSets) -> Vec<CpuMask> {
     let mut threads: HashMap<u32, CpuMask> = HashMap::new();
     for cpu in cpus.online.iter() {
         threads.entry(machine.core[cpu]).or_insert_with(|| CpuMask::new(cpus.nr_cpus)).set(cpu);

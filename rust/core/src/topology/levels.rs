@@ -34,15 +34,20 @@ pub(super) struct CpuSets {
 impl CpuSets {
     /// The sets of `machine` under `rules`.
     pub fn new(machine: &MachineSpec, rules: &DomainRules) -> Self {
+        let mut sets = Self::online(machine);
+        if let Some(cpu) = machine.offlined_last.filter(|_| rules.interval_counts_dying) {
+            sets.counted.set(cpu as usize);
+        }
+        sets
+    }
+
+    /// The sets of `machine` if nothing but online CPUs counts.
+    pub fn online(machine: &MachineSpec) -> Self {
         let mut online = CpuMask::all(machine.nr_cpus());
         for &cpu in &machine.offline {
             online.clear(cpu as usize);
         }
-        let mut counted = online.clone();
-        if let Some(cpu) = machine.offlined_last.filter(|_| rules.interval_counts_dying) {
-            counted.set(cpu as usize);
-        }
-        Self { nr_cpus: machine.nr_cpus(), online, counted }
+        Self { nr_cpus: machine.nr_cpus(), counted: online.clone(), online }
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod describe;
 pub mod domains;
 mod levels;
+pub mod o1;
 pub mod rules;
 mod spans;
 pub mod spec;
@@ -51,6 +52,10 @@ impl SdFlags {
     pub const OVERLAP: Self = Self(1 << 13);
     /// The domain spans NUMA nodes.
     pub const NUMA: Self = Self(1 << 14);
+    /// A wakee looks for an idle CPU (before CFS).
+    pub const WAKE_IDLE: Self = Self(1 << 15);
+    /// A wakee goes to a less loaded waker's CPU (before CFS).
+    pub const WAKE_BALANCE: Self = Self(1 << 16);
 
     /// Whether any flag of `other` is set.
     #[inline]
@@ -101,7 +106,8 @@ pub struct SchedGroup {
 /// One level of one CPU's domain hierarchy (`struct sched_domain`), after degenerate levels were removed.
 #[derive(Clone, Debug)]
 pub struct SchedDomain {
-    /// The kernel's name of the level: `SMT`, `CLS`, `MC`, `DIE`, `PKG`, `NODE`, `NUMA`.
+    /// The kernel's name of the level: `SMT`, `CLS`, `MC`, `DIE`, `PKG`, `NODE`, `NUMA`; before CFS
+    /// `SMT`, `CPU`, `NODE`, `ALLNODES`.
     pub name: &'static str,
     /// CPUs of the domain.
     pub span: CpuMask,

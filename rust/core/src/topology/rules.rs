@@ -46,6 +46,8 @@ pub struct DomainRules {
     pub numa_imbalance: bool,
     /// Printed name of [`SdFlags::SHARE_LLC`].
     pub share_llc_name: &'static str,
+    /// The levels are those of the O(1) scheduler, with its parameters; nothing else here counts then.
+    pub o1: bool,
 }
 
 /// Which levels a kernel marks with [`SdFlags::ASYM_CPUCAPACITY`].
@@ -82,7 +84,11 @@ impl DomainRules {
         asym_balance_wake: true,
         numa_imbalance: false,
         share_llc_name: "SD_SHARE_PKG_RESOURCES",
+        o1: false,
     };
+
+    /// v2.6.15.
+    pub const V2_6_15: Self = Self { kernel: "v2.6.15", o1: true, ..Self::V5_4 };
 
     /// v5.7: no wake-up balance on asymmetric machines any more.
     pub const V5_7: Self = Self { kernel: "v5.7", asym_balance_wake: false, ..Self::V5_4 };
@@ -133,7 +139,8 @@ impl DomainRules {
     };
 
     /// Kernel labels that [`DomainRules::for_kernel`] knows, with their rules.
-    pub const KERNELS: [(&'static str, &'static Self); 8] = [
+    pub const KERNELS: [(&'static str, &'static Self); 9] = [
+        ("v2.6.15", &Self::V2_6_15),
         ("v5.4", &Self::V5_4),
         ("v5.5", &Self::V5_4),
         ("v5.6", &Self::V5_4),
@@ -162,7 +169,7 @@ impl DomainRules {
     }
 }
 
-const FLAG_NAMES: [(SdFlags, &str); 15] = [
+const FLAG_NAMES: [(SdFlags, &str); 17] = [
     (SdFlags::BALANCE_NEWIDLE, "SD_BALANCE_NEWIDLE"),
     (SdFlags::BALANCE_EXEC, "SD_BALANCE_EXEC"),
     (SdFlags::BALANCE_FORK, "SD_BALANCE_FORK"),
@@ -178,4 +185,6 @@ const FLAG_NAMES: [(SdFlags, &str); 15] = [
     (SdFlags::PREFER_SIBLING, "SD_PREFER_SIBLING"),
     (SdFlags::OVERLAP, "SD_OVERLAP"),
     (SdFlags::NUMA, "SD_NUMA"),
+    (SdFlags::WAKE_IDLE, "SD_WAKE_IDLE"),
+    (SdFlags::WAKE_BALANCE, "SD_WAKE_BALANCE"),
 ];

@@ -102,6 +102,8 @@ pub struct TaskSpec {
     pub group: GroupId,
     /// Weight, from nice or policy.
     pub weight: LoadWeight,
+    /// Nice value, for kernels without weights.
+    pub nice: i8,
     /// CPUs it may use; `None` = all.
     pub allowed: Option<CpuMask>,
     /// When `Op::WaitStart` lets it go, ns after the start.
@@ -127,6 +129,7 @@ impl TaskSpec {
             footprint_kib: FOOTPRINT_KIB,
             group: 0,
             weight,
+            nice: 0,
             allowed: None,
             start_ns: 0,
             start_jitter_ns: 0,

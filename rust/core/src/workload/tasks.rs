@@ -469,6 +469,7 @@ impl Builder {
             parent,
             mm: self.tasks.len() as u32,
             group: group_number(&self.group_names, entry.group.as_ref()),
+            nice: entry.nice as i8,
             allowed: entry.mask.as_ref().map(|mask| self.mask(mask)),
             start_ns: SETTLE_NS + entry.start_us as u64 * 1000,
             start_jitter_ns: entry.jitter_us as u64 * 1000,

@@ -13,7 +13,10 @@ use schedlab_core::topology::MachineSpec;
 use schedlab_core::workload::Hackbench;
 use schedlab_core::workload::hackbench::{Ipc, Mode};
 
-/// The kernels that runs can use.
+/// All kernels that runs can use.
+pub const EVERY_KERNEL: [&str; 7] = ["v2.6.15", "v5.4", "v5.5", "v5.6", "v5.7", "v5.10", "v6.12"];
+
+/// Those with the fair scheduler.
 pub const KERNELS: [&str; 6] = ["v5.4", "v5.5", "v5.6", "v5.7", "v5.10", "v6.12"];
 
 /// Eight CPUs in two last-level caches of one package.

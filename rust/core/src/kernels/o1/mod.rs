@@ -4,12 +4,10 @@
 //! alike: [`v2_6_15`] balances by number, [`prio_bias`] (Con Kolivas, 2005) multiplies loads by the priorities of the
 //! tasks, and [`smpnice`] (Peter Williams, February 2006) measures load and imbalance in priorities.
 //!
-//! The functions are decisions over plain data, none of them runs a machine. An engine that does needs, beyond what it
-//! has for CFS: two priority arrays a runqueue (active and expired, a list and a bit for each of 140 priorities) that
-//! change places when the active one is empty; a timeslice in jiffies for each task, shared with its child at fork; the
-//! three averages of each runqueue, updated at its tick; sleep averages charged at each switch and credited at each
-//! wake-up; a balance interval and `last_balance` of each domain, offset by the CPU's number; the `-1` of a balance of
-//! an SMT domain, which says that the CPU is not really idle; and the migration thread, which pushes one task.
+//! A kernel with such a table ([`Kernel::o1`](super::Kernel::o1)) decides everything by it; `sim::o1` is the mechanism
+//! around the decisions. The name v2.6.15 means the scheduler that balances by number. Trees of that time come with and
+//! without prio-bias; the vectors labelled `o1-v2.6.15` were taken from one with it, so they are answered by v2.6.15 with the patch
+//! `prio-bias`, and those labelled `o1-v2.6.16-mm-smpnice` by that with `smpnice-weights` on top.
 
 pub mod prio;
 pub mod prio_bias;
@@ -17,28 +15,16 @@ pub mod smpnice;
 pub mod v2_6_15;
 
 use self::prio::{ExpiredArray, TaskTick};
-use super::env::{CpuIdleType, TaskRef};
+use super::env::{CpuIdleType, MigrationType, TaskRef};
 use crate::cpumask::CpuMask;
 use crate::slot_table;
+pub use crate::topology::o1::O1Domain;
+
+/// Balancing by number, which the others build on.
+pub static PLAIN: O1 = v2_6_15::TABLE;
 
 /// Load of a CPU that runs one task all the time (`SCHED_LOAD_SCALE`).
 pub const SCHED_LOAD_SCALE: u64 = 128;
-
-/// The tables, oldest first.
-pub static REGISTRY: &[&O1Kernel] = &[&v2_6_15::KERNEL, &prio_bias::KERNEL, &smpnice::KERNEL];
-
-/// An O(1) kernel: the table of all that differs between them.
-#[derive(Clone, Copy, Debug)]
-pub struct O1Kernel {
-    /// Name.
-    pub name: &'static str,
-    /// The kernel source that it models.
-    pub source: &'static str,
-    /// One sentence on what it is.
-    pub summary: &'static str,
-    /// The decisions.
-    pub slots: O1,
-}
 
 slot_table! {
     /// The decisions of an O(1) kernel.
@@ -48,15 +34,17 @@ slot_table! {
         /// Load of a runqueue just now: what each tick averages.
         load_now: fn(&O1Rq) -> u64,
         /// A low guess at a runqueue's load: (table, runqueue, load index, why the pass runs).
-        source_load: fn(&O1Kernel, &O1Rq, usize, CpuIdleType) -> u64,
+        source_load: fn(&O1, &O1Rq, usize, CpuIdleType) -> u64,
         /// A high guess at a runqueue's load: (table, runqueue, load index, why the pass runs).
-        target_load: fn(&O1Kernel, &O1Rq, usize, CpuIdleType) -> u64,
+        target_load: fn(&O1, &O1Rq, usize, CpuIdleType) -> u64,
         /// The three averages after a tick with this load.
         update_cpu_load: fn([u64; 3], u64) -> [u64; 3],
         /// Position of the group to pull from, and into the environment how much.
         find_busiest_group: fn(&mut O1Env<'_>) -> Option<usize>,
         /// A scaled load in the unit in which `move_tasks` counts.
         imbalance_to_move: fn(u64) -> u64,
+        /// What an imbalance counts.
+        imbalance_unit: fn() -> MigrationType,
         /// CPU to pull from in the group at a position.
         find_busiest_queue: fn(&O1Env<'_>, usize) -> Option<usize>,
         /// What a pass may move: (imbalance, runnable tasks of the source).
@@ -67,6 +55,8 @@ slot_table! {
         move_tasks: fn(&mut MoveEnv<'_>, &mut dyn O1Queue, MoveLimit) -> u32,
         /// Whether a task may move to the destination.
         can_migrate_task: fn(&mut MoveEnv<'_>, &O1TaskView<'_>) -> bool,
+        /// Whether the source's migration thread is to push a task: (passes that failed in a row, domain).
+        need_active_balance: fn(u32, &O1Domain) -> bool,
         /// Position of the group to fork or exec on; `None` = stay: (environment, CPUs allowed to the task).
         find_idlest_group: fn(&O1Env<'_>, Option<&CpuMask>) -> Option<usize>,
         /// CPU to fork or exec on in the group at a position: (environment, position, CPUs allowed to the task).
@@ -75,14 +65,29 @@ slot_table! {
         wake_to_this_cpu: fn(&WakeEnv<'_>) -> bool,
         /// Load that is about to go from the waker's CPU in a synchronous wake-up: (bias of the wakee).
         sync_wake_load: fn(u64) -> u64,
+        /// An idle CPU near the one that a wakee is to go to, or that one: (runqueues, CPU, CPUs allowed to the task, spans
+        /// of the CPU's domains with SD_WAKE_IDLE, the nearest first).
+        wake_idle: fn(&[O1Rq], usize, Option<&CpuMask>, &mut dyn Iterator<Item = &CpuMask>) -> usize,
+        /// Whether a task takes the CPU from the running one: (its priority, the running one's, 140 for an idle CPU).
+        task_preempts_curr: fn(i32, i32) -> bool,
         /// Dynamic priority: (static priority, bonus from sleeping).
         effective_prio: fn(i32, u64) -> i32,
         /// Updates sleep average and priority of a waking task: (task, time slept in ns, HZ).
         recalc_task_prio: fn(&mut prio::PrioTask, u64, u64),
+        /// Time in the queue that counts as sleep when a woken task first runs: (ns, woken by an interrupt).
+        credited_wait_ns: fn(u64, bool) -> u64,
+        /// Takes from a task's sleep average what it ran: (task, time run in ns, HZ).
+        charge_run_time: fn(&mut prio::PrioTask, u64, u64),
         /// Timeslice in jiffies: (static priority, HZ).
         task_timeslice: fn(i32, u64) -> u32,
         /// What a tick does with the running task: (table, task, state of the expired array, CPUs online, HZ).
-        scheduler_tick: fn(&O1Kernel, &mut prio::PrioTask, &ExpiredArray, u32, u64) -> TaskTick,
+        scheduler_tick: fn(&O1, &mut prio::PrioTask, &ExpiredArray, u32, u64) -> TaskTick,
+        /// The timeslices (child, parent) that a parent's is shared into at fork, jiffies.
+        share_timeslice: fn(u32) -> (u32, u32),
+        /// Sleep average of a child or its parent after a fork: (parent, per cent that is left of its bonus, HZ).
+        forked_sleep_avg_ns: fn(&prio::PrioTask, u64, u64) -> u64,
+        /// Sleep average of a parent whose child has gone: (its own, the child's).
+        reaped_sleep_avg_ns: fn(u64, u64) -> u64,
     }
 }
 
@@ -110,45 +115,6 @@ pub struct O1Rq {
     pub idle: bool,
 }
 
-/// What balancing reads of a domain.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct O1Domain {
-    /// Imbalance to tolerate, in per cent.
-    pub imbalance_pct: u64,
-    /// Load index of a busy CPU's pass: 0 = load now, 1 to 3 = an average.
-    pub busy_idx: usize,
-    /// Load index of an idle CPU's pass.
-    pub idle_idx: usize,
-    /// Load index of a newly idle CPU's pass.
-    pub newidle_idx: usize,
-    /// Load index of wake-ups.
-    pub wake_idx: usize,
-    /// Load index of fork and exec.
-    pub forkexec_idx: usize,
-    /// Failures to tolerate before cache-hot tasks move.
-    pub cache_nice_tries: u32,
-    /// Time after which a task that does not run is cache-cold, ns.
-    pub cache_hot_time_ns: i64,
-    /// Shortest and longest interval between passes, ms.
-    pub interval_ms: [u64; 2],
-    /// Factor on the interval of busy CPUs.
-    pub busy_factor: u64,
-    /// SD_BALANCE_NEWIDLE.
-    pub balance_newidle: bool,
-    /// SD_BALANCE_EXEC.
-    pub balance_exec: bool,
-    /// SD_BALANCE_FORK.
-    pub balance_fork: bool,
-    /// SD_WAKE_IDLE.
-    pub wake_idle: bool,
-    /// SD_SHARE_CPUPOWER: the domain is a core.
-    pub share_cpupower: bool,
-    /// SD_WAKE_AFFINE.
-    pub wake_affine: bool,
-    /// SD_WAKE_BALANCE.
-    pub wake_balance: bool,
-}
-
 /// A group of a domain.
 #[derive(Clone, Debug)]
 pub struct O1Group {
@@ -161,7 +127,7 @@ pub struct O1Group {
 /// The state of one balance pass, or of one search for an idle place.
 pub struct O1Env<'a> {
     /// The table of slots: slots call each other through it only.
-    pub kernel: &'a O1Kernel,
+    pub kernel: &'a O1,
     /// The runqueues.
     pub rqs: &'a [O1Rq],
     /// The domain.
@@ -190,7 +156,7 @@ pub struct MoveLimit {
 /// The state of one pull of tasks.
 pub struct MoveEnv<'a> {
     /// The table of slots.
-    pub kernel: &'a O1Kernel,
+    pub kernel: &'a O1,
     /// The domain.
     pub sd: &'a O1Domain,
     /// Passes that failed since the last success.
@@ -241,7 +207,7 @@ pub struct O1TaskView<'a> {
 #[derive(Clone, Copy)]
 pub struct WakeEnv<'a> {
     /// The table of slots.
-    pub kernel: &'a O1Kernel,
+    pub kernel: &'a O1,
     /// The nearest domain of the waker's CPU that holds the wakee's; `None` without.
     pub sd: Option<&'a O1Domain>,
     /// Runqueue of the waker's CPU.

@@ -4,7 +4,7 @@
 //! value is interactive: it goes back to the active array when its timeslice is used up, unless others wait too long.
 //! Times of sleep are in ns, timeslices in jiffies; `hz` is the kernel's HZ, 100 or more.
 
-use super::O1Kernel;
+use super::O1;
 
 /// One more than the worst real-time priority.
 const MAX_RT_PRIO: i32 = 100;
@@ -66,17 +66,16 @@ pub enum TaskTick {
 
 /// kernel/sched.c, 2.6.15, scheduler_tick(), for an ordinary task in the active array.
 pub fn scheduler_tick(
-    kernel: &O1Kernel,
+    kernel: &O1,
     task: &mut PrioTask,
     expired: &ExpiredArray,
     nr_cpus: u32,
     hz: u64,
 ) -> TaskTick {
-    let slots = &kernel.slots;
-    let timeslice = (slots.task_timeslice.f)(task.static_prio, hz);
+    let timeslice = (kernel.task_timeslice.f)(task.static_prio, hz);
     task.time_slice = task.time_slice.saturating_sub(1);
     if task.time_slice == 0 {
-        task.prio = (slots.effective_prio.f)(task.static_prio, current_bonus(task, hz));
+        task.prio = (kernel.effective_prio.f)(task.static_prio, current_bonus(task, hz));
         task.time_slice = timeslice;
         let keeps_active = is_interactive(task) && !expired_starving(task, expired, hz);
         return if keeps_active { TaskTick::RenewActive } else { TaskTick::Expire };
@@ -221,7 +220,7 @@ const NSEC_PER_SEC: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
-    use super::super::v2_6_15::KERNEL;
+    use super::super::v2_6_15::TABLE;
     use super::*;
 
     const HZ: u64 = 1000;
@@ -313,7 +312,7 @@ mod tests {
         ExpiredArray { waited_jiffies: None, nr_running: 2, best_static_prio: 140 };
 
     fn tick(task: &mut PrioTask, expired: &ExpiredArray, nr_cpus: u32) -> TaskTick {
-        scheduler_tick(&KERNEL, task, expired, nr_cpus, HZ)
+        scheduler_tick(&TABLE, task, expired, nr_cpus, HZ)
     }
 
     #[test]

@@ -5,22 +5,32 @@
 //! load of 128 is still one task to `find_busiest_group`, so that imbalances come out about 20 times too large and the
 //! branch for small ones hardly ever acts. Expect tasks to be pulled back and forth.
 
+use super::super::Kernel;
 use super::super::env::CpuIdleType;
-use super::{O1, O1Class, O1Kernel, O1Rq, v2_6_15};
+use super::{O1, O1Class, O1Rq, v2_6_15};
 use crate::slot;
 
-/// The table.
-pub const KERNEL: O1Kernel = O1Kernel {
-    name: "v2.6.15",
-    source: "kernel/sched.c of Linux 2.6.15-mm to 2.6.16-rc, with Con Kolivas' smp nice (prio_bias)",
-    summary: "O(1) scheduler that multiplies loads by the tasks' priorities.",
-    slots: O1 {
-        task_bias: slot!(task_bias),
-        source_load: slot!(source_load),
-        target_load: slot!(target_load),
-        ..v2_6_15::KERNEL.slots
-    },
+/// v2.6.15 with it.
+pub const KERNEL: Kernel = Kernel { o1: Some(TABLE), ..v2_6_15::KERNEL };
+
+/// Its decisions.
+pub const TABLE: O1 = O1 {
+    task_bias: slot!(task_bias, "A task's bias is 20 at nice 0, one more for each better priority."),
+    source_load: slot!(
+        source_load,
+        "The low guess is multiplied by the tasks' mean bias, so that a task of nice 0 weighs 20 times what it is compared with."
+    ),
+    target_load: slot!(
+        target_load,
+        "The high guess is multiplied by the tasks' mean bias, so that a task of nice 0 weighs 20 times what it is compared with."
+    ),
+    ..v2_6_15::TABLE
 };
+
+/// Where it is from.
+pub const SOURCE: &str = "kernel/sched.c of 2.6.15-mm to 2.6.16-rc, Con Kolivas' smp nice (prio_bias)";
+/// What it is for.
+pub const SUMMARY: &str = "Multiplies loads by the tasks' priorities, so that nice counts across CPUs; imbalances come out about 20 times too large.";
 
 /// One more than the worst priority (`MAX_PRIO`).
 const MAX_PRIO: i32 = 140;
@@ -38,12 +48,12 @@ fn task_bias(class: O1Class) -> u64 {
 }
 
 /// kernel/sched.c, 2.6.16-rc, __source_load().
-fn source_load(kernel: &O1Kernel, rq: &O1Rq, idx: usize, idle: CpuIdleType) -> u64 {
+fn source_load(kernel: &O1, rq: &O1Rq, idx: usize, idle: CpuIdleType) -> u64 {
     biased(v2_6_15::source_load(kernel, rq, idx, idle), rq, idle)
 }
 
 /// kernel/sched.c, 2.6.16-rc, __target_load().
-fn target_load(kernel: &O1Kernel, rq: &O1Rq, idx: usize, idle: CpuIdleType) -> u64 {
+fn target_load(kernel: &O1, rq: &O1Rq, idx: usize, idle: CpuIdleType) -> u64 {
     biased(v2_6_15::target_load(kernel, rq, idx, idle), rq, idle)
 }
 

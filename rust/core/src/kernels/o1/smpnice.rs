@@ -4,26 +4,38 @@
 //! with have the same unit again, and the averages are of weighted load. An imbalance is an amount of bias, 20 for a
 //! task of nice 0, and tasks that exceed what is left of it stay.
 
-use super::{MoveLimit, O1, O1Class, O1Kernel, O1Rq, SCHED_LOAD_SCALE, prio, prio_bias, v2_6_15};
+use super::super::Kernel;
+use super::super::env::MigrationType;
+use super::{MoveLimit, O1, O1Class, O1Rq, SCHED_LOAD_SCALE, prio, prio_bias, v2_6_15};
 use crate::slot;
 
-/// The table.
-pub const KERNEL: O1Kernel = O1Kernel {
-    name: "v2.6.16-mm-smpnice",
-    source: "kernel/sched.c of Linux 2.6.16-mm, Peter Williams' smpnice as mailed on 7 February 2006",
-    summary: "O(1) scheduler that balances the sum of the tasks' priorities.",
-    slots: O1 {
-        task_bias: slot!(task_bias),
-        load_now: slot!(load_now),
-        source_load: v2_6_15::KERNEL.slots.source_load,
-        target_load: v2_6_15::KERNEL.slots.target_load,
-        imbalance_to_move: slot!(imbalance_to_move),
-        move_limit: slot!(move_limit),
-        active_move_limit: slot!(active_move_limit),
-        sync_wake_load: slot!(sync_wake_load),
-        ..prio_bias::KERNEL.slots
-    },
+/// v2.6.15 with prio-bias and with it.
+pub const KERNEL: Kernel = Kernel { o1: Some(TABLE), ..v2_6_15::KERNEL };
+
+/// Its decisions.
+pub const TABLE: O1 = O1 {
+    task_bias: slot!(task_bias, "A task's bias is 20 - nice, and 40 or more for real-time tasks."),
+    load_now: slot!(load_now, "A CPU's load is the sum of its tasks' biases, scaled so that nice 0 is 128."),
+    source_load: v2_6_15::TABLE.source_load,
+    target_load: v2_6_15::TABLE.target_load,
+    imbalance_to_move: slot!(
+        imbalance_to_move,
+        "An imbalance is moved as an amount of bias, 20 a task of nice 0."
+    ),
+    imbalance_unit: slot!(imbalance_unit, "Imbalances count bias."),
+    move_limit: slot!(
+        move_limit,
+        "Tasks move up to that much bias; a task of more than what is left stays, and one always does."
+    ),
+    active_move_limit: slot!(active_move_limit, "The migration thread pushes one task of any bias."),
+    sync_wake_load: slot!(sync_wake_load, "The load that a waker takes with it is taken to be the wakee's."),
+    ..prio_bias::TABLE
 };
+
+/// Where it is from.
+pub const SOURCE: &str = "kernel/sched.c of 2.6.16-mm, Peter Williams' smpnice as mailed on 7 February 2006";
+/// What it is for.
+pub const SUMMARY: &str = "Repairs prio-bias: loads are sums of priorities in the unit that they are compared in, and pulls move that much priority.";
 
 /// Bias of a task of nice 0 (`NICE_TO_BIAS_PRIO(0)`).
 const NICE_0_BIAS: u64 = 20;
@@ -51,6 +63,11 @@ fn load_now(rq: &O1Rq) -> u64 {
 /// kernel/sched.c, 2.6.16-mm, biased_load().
 fn imbalance_to_move(load: u64) -> u64 {
     load * NICE_0_BIAS / SCHED_LOAD_SCALE
+}
+
+/// kernel/sched.c, 2.6.16-mm: what an imbalance counts.
+fn imbalance_unit() -> MigrationType {
+    MigrationType::Load
 }
 
 /// kernel/sched.c, 2.6.16-mm, load_balance(): the imbalance as bias, and all tasks but one.

@@ -3,128 +3,99 @@
 //! Nothing stops a task of nice 19 from having a CPU to itself while tasks of nice 0 share another. The complete table:
 //! [`prio_bias`](super::prio_bias) and [`smpnice`](super::smpnice) build on it.
 
-use super::super::env::{CpuIdleType, TaskRef};
-use super::prio::{effective_prio, recalc_task_prio, scheduler_tick, task_timeslice};
+use super::super::env::{CpuIdleType, MigrationType, TaskRef};
+use super::super::queue::QueueForm;
+use super::super::{Kernel, Queue, v5_4};
+use super::prio::{
+    charge_run_time, credited_wait_ns, effective_prio, forked_sleep_avg_ns, reaped_sleep_avg_ns,
+    recalc_task_prio, scheduler_tick, share_timeslice, task_timeslice,
+};
 use super::{
-    MoveEnv, MoveLimit, O1, O1Array, O1Class, O1Domain, O1Env, O1Kernel, O1Queue, O1Rq, O1TaskView,
-    SCHED_LOAD_SCALE, WakeEnv,
+    MoveEnv, MoveLimit, O1, O1Array, O1Class, O1Domain, O1Env, O1Queue, O1Rq, O1TaskView, SCHED_LOAD_SCALE,
+    WakeEnv,
 };
 use crate::cpumask::CpuMask;
 use crate::slot;
 
-/// The table.
-pub const KERNEL: O1Kernel = O1Kernel {
-    name: "v2.6.15-plain",
+/// The generation.
+pub const KERNEL: Kernel = Kernel {
+    name: "v2.6.15",
     source: "kernel/sched.c of Linux 2.6.15, without smp nice",
-    summary: "O(1) scheduler that balances the number of tasks.",
-    slots: O1 {
-        task_bias: slot!(task_bias),
-        load_now: slot!(load_now),
-        source_load: slot!(source_load),
-        target_load: slot!(target_load),
-        update_cpu_load: slot!(update_cpu_load),
-        find_busiest_group: slot!(find_busiest_group),
-        imbalance_to_move: slot!(imbalance_to_move),
-        find_busiest_queue: slot!(find_busiest_queue),
-        move_limit: slot!(move_limit),
-        active_move_limit: slot!(active_move_limit),
-        move_tasks: slot!(move_tasks),
-        can_migrate_task: slot!(can_migrate_task),
-        find_idlest_group: slot!(find_idlest_group),
-        find_idlest_cpu: slot!(find_idlest_cpu),
-        wake_to_this_cpu: slot!(wake_to_this_cpu),
-        sync_wake_load: slot!(sync_wake_load),
-        effective_prio: slot!(effective_prio),
-        recalc_task_prio: slot!(recalc_task_prio),
-        task_timeslice: slot!(task_timeslice),
-        scheduler_tick: slot!(scheduler_tick),
+    summary: "The O(1) scheduler: two arrays of priorities a CPU, and balancing by the number of tasks.",
+    queue: Queue {
+        queue_form: slot!(
+            queue_form,
+            "The queue is two arrays of lists by priority; timeslices decide when a task changes the array."
+        ),
+        ..v5_4::KERNEL.queue
     },
+    o1: Some(TABLE),
+    // What the fair class asks is not asked here.
+    ..v5_4::KERNEL
 };
 
-/// Domain of the hardware threads of a core: include/linux/topology.h, 2.6.15, SD_SIBLING_INIT.
-pub const SD_SIBLING: O1Domain = O1Domain {
-    imbalance_pct: 110,
-    busy_idx: 0,
-    idle_idx: 0,
-    newidle_idx: 1,
-    wake_idx: 0,
-    forkexec_idx: 0,
-    cache_nice_tries: 0,
-    cache_hot_time_ns: 0,
-    interval_ms: [1, 2],
-    busy_factor: 8,
-    balance_newidle: true,
-    balance_exec: true,
-    balance_fork: false,
-    wake_idle: true,
-    share_cpupower: true,
-    wake_affine: true,
-    wake_balance: false,
+/// Its decisions.
+pub const TABLE: O1 = O1 {
+    task_bias: slot!(task_bias, "Tasks have no bias."),
+    load_now: slot!(load_now, "A CPU's load is the number of its tasks, 128 each."),
+    source_load: slot!(source_load, "The low guess is the lesser of an average and the load now."),
+    target_load: slot!(target_load, "The high guess is the greater of an average and the load now."),
+    update_cpu_load: slot!(
+        update_cpu_load,
+        "Each tick mixes the load into averages of weight 1, 1/2 and 1/4."
+    ),
+    find_busiest_group: slot!(
+        find_busiest_group,
+        "Balanced within imbalance_pct, or where one task is all that the busiest group has for a CPU."
+    ),
+    imbalance_to_move: slot!(imbalance_to_move, "An imbalance is moved as a number of tasks."),
+    imbalance_unit: slot!(imbalance_unit, "Imbalances count tasks."),
+    find_busiest_queue: slot!(find_busiest_queue, "The source is the CPU with the most load now."),
+    move_limit: slot!(move_limit, "As many tasks move as the imbalance says."),
+    active_move_limit: slot!(active_move_limit, "The migration thread pushes one task."),
+    move_tasks: slot!(move_tasks, "Expired tasks go first, then by priority, each list from its tail."),
+    can_migrate_task: slot!(
+        can_migrate_task,
+        "A task that ran within cache_hot_time stays, until passes have failed more than cache_nice_tries times."
+    ),
+    need_active_balance: slot!(
+        need_active_balance,
+        "The running task is pushed after cache_nice_tries + 3 failures in a row."
+    ),
+    find_idlest_group: slot!(
+        find_idlest_group,
+        "A new task leaves its group only where another is less loaded by half of imbalance_pct."
+    ),
+    find_idlest_cpu: slot!(find_idlest_cpu, "The CPU with the least load now; of equals the parent's."),
+    wake_to_this_cpu: slot!(
+        wake_to_this_cpu,
+        "The waker's CPU takes the wakee if the loads allow and it woke it last time too."
+    ),
+    sync_wake_load: slot!(sync_wake_load, "A waker about to sleep takes the load of one task with it."),
+    wake_idle: slot!(wake_idle, "A busy CPU's idle hardware thread takes the wakee."),
+    task_preempts_curr: slot!(task_preempts_curr, "A task of better priority takes the CPU."),
+    effective_prio: slot!(effective_prio, "Priority by nice, better or worse by up to 5 for sleeping."),
+    recalc_task_prio: slot!(recalc_task_prio, "Sleep raises the sleep average, the lower it is the more."),
+    credited_wait_ns: slot!(
+        credited_wait_ns,
+        "Waiting for the CPU after a wake-up counts as sleep, in full if an interrupt woke the task."
+    ),
+    charge_run_time: slot!(charge_run_time, "Running lowers the sleep average, interactive tasks' less."),
+    task_timeslice: slot!(task_timeslice, "Timeslices of 100 ms at nice 0, 800 ms at -20, 5 ms at 19."),
+    scheduler_tick: slot!(
+        scheduler_tick,
+        "A used-up timeslice sends a task to the expired array, unless it is interactive and nobody starves."
+    ),
+    share_timeslice: slot!(share_timeslice, "Parent and child share the parent's timeslice."),
+    forked_sleep_avg_ns: slot!(forked_sleep_avg_ns, "A child gets 95 per cent of its parent's bonus."),
+    reaped_sleep_avg_ns: slot!(
+        reaped_sleep_avg_ns,
+        "A child that slept less than its parent lowers the parent's sleep average."
+    ),
 };
 
-/// Domain of the packages of a node: include/linux/topology.h, 2.6.15, SD_CPU_INIT.
-pub const SD_CPU: O1Domain = O1Domain {
-    imbalance_pct: 125,
-    busy_idx: 2,
-    idle_idx: 1,
-    newidle_idx: 2,
-    wake_idx: 1,
-    forkexec_idx: 1,
-    cache_nice_tries: 1,
-    cache_hot_time_ns: 2_500_000,
-    interval_ms: [1, 4],
-    busy_factor: 64,
-    balance_newidle: true,
-    balance_exec: true,
-    balance_fork: false,
-    wake_idle: false,
-    share_cpupower: false,
-    wake_affine: true,
-    wake_balance: false,
-};
-
-/// Domain of near nodes: include/asm-i386/topology.h, 2.6.15, SD_NODE_INIT.
-pub const SD_NODE: O1Domain = O1Domain {
-    imbalance_pct: 125,
-    busy_idx: 3,
-    idle_idx: 1,
-    newidle_idx: 2,
-    wake_idx: 1,
-    forkexec_idx: 0,
-    cache_nice_tries: 1,
-    cache_hot_time_ns: 10_000_000,
-    interval_ms: [8, 32],
-    busy_factor: 32,
-    balance_newidle: false,
-    balance_exec: true,
-    balance_fork: true,
-    wake_idle: false,
-    share_cpupower: false,
-    wake_affine: false,
-    wake_balance: true,
-};
-
-/// Domain of all nodes of a machine with `nr_cpus` CPUs: include/linux/topology.h, 2.6.15, SD_ALLNODES_INIT.
-pub fn sd_allnodes(nr_cpus: u64) -> O1Domain {
-    O1Domain {
-        imbalance_pct: 133,
-        busy_idx: 3,
-        idle_idx: 3,
-        newidle_idx: 0,
-        wake_idx: 0,
-        forkexec_idx: 0,
-        cache_nice_tries: 1,
-        cache_hot_time_ns: 10_000_000,
-        interval_ms: [64, 64 * nr_cpus],
-        busy_factor: 128,
-        balance_newidle: false,
-        balance_exec: false,
-        balance_fork: false,
-        wake_idle: false,
-        share_cpupower: false,
-        wake_affine: false,
-        wake_balance: false,
-    }
+fn queue_form() -> QueueForm {
+    QueueForm::Priority
 }
 
 /// kernel/sched.c, 2.6.15: tasks have no bias.
@@ -138,14 +109,14 @@ fn load_now(rq: &O1Rq) -> u64 {
 }
 
 /// kernel/sched.c, 2.6.15, source_load().
-pub fn source_load(kernel: &O1Kernel, rq: &O1Rq, idx: usize, _idle: CpuIdleType) -> u64 {
-    let now = (kernel.slots.load_now.f)(rq);
+pub fn source_load(kernel: &O1, rq: &O1Rq, idx: usize, _idle: CpuIdleType) -> u64 {
+    let now = (kernel.load_now.f)(rq);
     average(rq, idx).map_or(now, |average| average.min(now))
 }
 
 /// kernel/sched.c, 2.6.15, target_load().
-pub fn target_load(kernel: &O1Kernel, rq: &O1Rq, idx: usize, _idle: CpuIdleType) -> u64 {
-    let now = (kernel.slots.load_now.f)(rq);
+pub fn target_load(kernel: &O1, rq: &O1Rq, idx: usize, _idle: CpuIdleType) -> u64 {
+    let now = (kernel.load_now.f)(rq);
     average(rq, idx).map_or(now, |average| average.max(now))
 }
 
@@ -170,7 +141,7 @@ fn find_busiest_group(env: &mut O1Env<'_>) -> Option<usize> {
     env.imbalance = 0;
     let (index, pair) = busiest_pair(env)?;
     let imbalance = pair.imbalance(env)?;
-    env.imbalance = (env.kernel.slots.imbalance_to_move.f)(imbalance);
+    env.imbalance = (env.kernel.imbalance_to_move.f)(imbalance);
     Some(index)
 }
 
@@ -191,7 +162,7 @@ fn busiest_pair(env: &mut O1Env<'_>) -> Option<(usize, Pair)> {
         CpuIdleType::NewlyIdle => env.sd.newidle_idx,
         CpuIdleType::Idle => env.sd.idle_idx,
     };
-    let slots = &env.kernel.slots;
+    let slots = env.kernel;
     let (mut this_load, mut this_power) = (0, 0);
     let (mut total_load, mut total_power) = (0, 0);
     let mut busiest = None;
@@ -260,12 +231,17 @@ fn imbalance_to_move(load: u64) -> u64 {
     load / SCHED_LOAD_SCALE
 }
 
+/// kernel/sched.c, 2.6.15: what an imbalance counts.
+fn imbalance_unit() -> MigrationType {
+    MigrationType::Task
+}
+
 /// kernel/sched.c, 2.6.15, find_busiest_queue().
 fn find_busiest_queue(env: &O1Env<'_>, index: usize) -> Option<usize> {
     let mut busiest = None;
     let mut max_load = 0;
     for cpu in env.groups[index].cpus.iter() {
-        let load = (env.kernel.slots.source_load.f)(env.kernel, &env.rqs[cpu], 0, env.idle);
+        let load = (env.kernel.source_load.f)(env.kernel, &env.rqs[cpu], 0, env.idle);
         if load > max_load {
             max_load = load;
             busiest = Some(cpu);
@@ -302,7 +278,7 @@ fn move_tasks(env: &mut MoveEnv<'_>, queue: &mut dyn O1Queue, limit: MoveLimit) 
                 next = queue.before(task);
                 let view = queue.view(task);
                 let bias = view.bias;
-                if bias > left.bias || !(env.kernel.slots.can_migrate_task.f)(env, &view) {
+                if bias > left.bias || !(env.kernel.can_migrate_task.f)(env, &view) {
                     continue;
                 }
                 queue.pull(array, task);
@@ -328,9 +304,14 @@ fn can_migrate_task(env: &mut MoveEnv<'_>, task: &O1TaskView<'_>) -> bool {
     !task.running && (env.nr_balance_failed > env.sd.cache_nice_tries || !is_hot)
 }
 
+/// kernel/sched.c, 2.6.15, load_balance(): whether the migration thread of the source is to push a task.
+fn need_active_balance(nr_balance_failed: u32, sd: &O1Domain) -> bool {
+    nr_balance_failed > sd.cache_nice_tries + 2
+}
+
 /// kernel/sched.c, 2.6.15, find_idlest_group().
 fn find_idlest_group(env: &O1Env<'_>, allowed: Option<&CpuMask>) -> Option<usize> {
-    let (slots, idx) = (&env.kernel.slots, env.sd.forkexec_idx);
+    let (slots, idx) = (env.kernel, env.sd.forkexec_idx);
     let mut this_load = 0;
     let mut idlest: Option<(usize, u64)> = None;
     for (index, group) in env.groups.iter().enumerate() {
@@ -355,8 +336,7 @@ fn find_idlest_group(env: &O1Env<'_>, allowed: Option<&CpuMask>) -> Option<usize
 
 /// kernel/sched.c, 2.6.15, find_idlest_cpu().
 fn find_idlest_cpu(env: &O1Env<'_>, index: usize, allowed: Option<&CpuMask>) -> Option<usize> {
-    let load_of =
-        |cpu: usize| (env.kernel.slots.source_load.f)(env.kernel, &env.rqs[cpu], 0, CpuIdleType::NotIdle);
+    let load_of = |cpu: usize| (env.kernel.source_load.f)(env.kernel, &env.rqs[cpu], 0, CpuIdleType::NotIdle);
     let cpus = env.groups[index].cpus.iter();
     // Of equal loads the caller's own CPU wins, otherwise the first.
     cpus.filter(|&cpu| allowed.is_none_or(|allowed| allowed.test(cpu)))
@@ -374,7 +354,7 @@ fn wake_to_this_cpu(env: &WakeEnv<'_>) -> bool {
     if !env.same_waker_cpu || !env.this_allowed {
         return false;
     }
-    let (kernel, idx, slots) = (env.kernel, sd.wake_idx, &env.kernel.slots);
+    let (kernel, idx, slots) = (env.kernel, sd.wake_idx, env.kernel);
     let load = (slots.source_load.f)(kernel, env.prev_rq, idx, CpuIdleType::NotIdle);
     let this_load = (slots.target_load.f)(kernel, env.this_rq, idx, CpuIdleType::NotIdle);
     let tolerated_pct = half_imbalance_pct(sd);
@@ -398,19 +378,27 @@ fn sync_wake_load(_bias: u64) -> u64 {
 }
 
 /// kernel/sched.c, 2.6.15, wake_idle(): an idle allowed CPU near `cpu`, or `cpu`.
-///
-/// `spans` are the spans of the CPU's domains, the nearest first, up to the first without SD_WAKE_IDLE.
-pub fn wake_idle<'a>(
+fn wake_idle(
     rqs: &[O1Rq],
     cpu: usize,
     allowed: Option<&CpuMask>,
-    spans: impl IntoIterator<Item = &'a CpuMask>,
+    spans: &mut dyn Iterator<Item = &CpuMask>,
 ) -> usize {
     if rqs[cpu].idle {
         return cpu;
     }
     let may_take = |&other: &usize| rqs[other].idle && allowed.is_none_or(|allowed| allowed.test(other));
-    spans.into_iter().find_map(|span| span.iter().find(may_take)).unwrap_or(cpu)
+    for span in spans {
+        if let Some(idle) = span.iter().find(may_take) {
+            return idle;
+        }
+    }
+    cpu
+}
+
+/// kernel/sched.c, 2.6.15, TASK_PREEMPTS_CURR(): the idle task has the worst priority of all.
+fn task_preempts_curr(prio: i32, curr_prio: i32) -> bool {
+    prio < curr_prio
 }
 
 #[cfg(test)]
@@ -419,6 +407,7 @@ mod tests {
 
     use super::super::{O1Group, prio_bias, smpnice};
     use super::*;
+    use crate::topology::o1::{SD_CPU, SD_NODE};
 
     /// Two arrays of lists; the number of a task is its position in `tasks`.
     struct Source {
@@ -470,12 +459,12 @@ mod tests {
         }
     }
 
-    fn move_env(kernel: &O1Kernel) -> MoveEnv<'_> {
+    fn move_env(kernel: &O1) -> MoveEnv<'_> {
         MoveEnv { kernel, sd: &SD_CPU, nr_balance_failed: 0, this_cpu: 0, all_pinned: false }
     }
 
-    fn pulled(kernel: &O1Kernel, source: &mut Source, limit: MoveLimit) -> Vec<TaskRef> {
-        let moved = (kernel.slots.move_tasks.f)(&mut move_env(kernel), source, limit);
+    fn pulled(kernel: &O1, source: &mut Source, limit: MoveLimit) -> Vec<TaskRef> {
+        let moved = (kernel.move_tasks.f)(&mut move_env(kernel), source, limit);
         assert_eq!(moved as usize, source.pulled.len());
         source.pulled.clone()
     }
@@ -489,10 +478,10 @@ mod tests {
             (false, 118, COLD),
             (false, 118, COLD),
         ];
-        let limit = (KERNEL.slots.move_limit.f)(5, 5);
-        assert_eq!(pulled(&KERNEL, &mut Source::new(&tasks), limit), [4, 3, 2, 0, 1]);
-        let limit = (KERNEL.slots.move_limit.f)(2, 5);
-        assert_eq!(pulled(&KERNEL, &mut Source::new(&tasks), limit), [4, 3]);
+        let limit = (TABLE.move_limit.f)(5, 5);
+        assert_eq!(pulled(&TABLE, &mut Source::new(&tasks), limit), [4, 3, 2, 0, 1]);
+        let limit = (TABLE.move_limit.f)(2, 5);
+        assert_eq!(pulled(&TABLE, &mut Source::new(&tasks), limit), [4, 3]);
     }
 
     #[test]
@@ -504,8 +493,8 @@ mod tests {
             (true, 120, O1TaskView { since_last_ran_ns: SD_CPU.cache_hot_time_ns - 1, ..COLD }),
         ];
         let limit = MoveLimit { nr: 3, bias: i64::MAX };
-        assert!(pulled(&KERNEL, &mut Source::new(&tasks), limit).is_empty());
-        let mut env = move_env(&KERNEL);
+        assert!(pulled(&TABLE, &mut Source::new(&tasks), limit).is_empty());
+        let mut env = move_env(&TABLE);
         env.nr_balance_failed = SD_CPU.cache_nice_tries + 1;
         let mut source = Source::new(&tasks);
         assert_eq!(move_tasks(&mut env, &mut source, limit), 1);
@@ -521,11 +510,11 @@ mod tests {
     fn smpnice_moves_an_amount_of_bias() {
         let of_bias = |bias| (true, 120, O1TaskView { bias, ..COLD });
         let tasks = [of_bias(5), of_bias(20), of_bias(30)];
-        let limit = (smpnice::KERNEL.slots.move_limit.f)(25, 3);
-        assert_eq!(pulled(&smpnice::KERNEL, &mut Source::new(&tasks), limit), [1, 0]);
-        let limit = (smpnice::KERNEL.slots.move_limit.f)(100, 1);
-        assert!(pulled(&smpnice::KERNEL, &mut Source::new(&tasks), limit).is_empty());
-        let limit = (smpnice::KERNEL.slots.active_move_limit.f)();
+        let limit = (smpnice::TABLE.move_limit.f)(25, 3);
+        assert_eq!(pulled(&smpnice::TABLE, &mut Source::new(&tasks), limit), [1, 0]);
+        let limit = (smpnice::TABLE.move_limit.f)(100, 1);
+        assert!(pulled(&smpnice::TABLE, &mut Source::new(&tasks), limit).is_empty());
+        let limit = (smpnice::TABLE.active_move_limit.f)();
         assert_eq!(limit, MoveLimit { nr: 1, bias: 140 });
     }
 
@@ -540,7 +529,7 @@ mod tests {
         let rqs = [rq(1, 20), rq(3, 20)];
         let group = |cpu| O1Group { cpus: CpuMask::from_cpus(2, [cpu]), cpu_power: SCHED_LOAD_SCALE };
         let groups = [group(0), group(1)];
-        let imbalance = |kernel: &O1Kernel| {
+        let imbalance = |kernel: &O1| {
             let mut env = O1Env {
                 kernel,
                 rqs: &rqs,
@@ -551,37 +540,37 @@ mod tests {
                 sd_idle: false,
                 imbalance: 0,
             };
-            assert_eq!((kernel.slots.find_busiest_group.f)(&mut env), Some(1));
-            assert_eq!((kernel.slots.find_busiest_queue.f)(&env, 1), Some(1));
+            assert_eq!((kernel.find_busiest_group.f)(&mut env), Some(1));
+            assert_eq!((kernel.find_busiest_queue.f)(&env, 1), Some(1));
             env.imbalance
         };
-        assert_eq!(imbalance(&KERNEL), 1);
-        assert_eq!(imbalance(&prio_bias::KERNEL), 20);
-        assert_eq!(imbalance(&smpnice::KERNEL), 20, "of bias: one task of nice 0");
+        assert_eq!(imbalance(&TABLE), 1);
+        assert_eq!(imbalance(&prio_bias::TABLE), 20);
+        assert_eq!(imbalance(&smpnice::TABLE), 20, "of bias: one task of nice 0");
     }
 
     /// An idle CPU does not see a lone important task as a load, a busy one does.
     #[test]
     fn prio_bias_spares_a_lone_task_from_idle_cpus() {
         let lone = rq(1, 40);
-        let load = |kernel: &O1Kernel, idle| (kernel.slots.source_load.f)(kernel, &lone, 0, idle);
-        assert_eq!(load(&prio_bias::KERNEL, CpuIdleType::Idle), 128);
-        assert_eq!(load(&prio_bias::KERNEL, CpuIdleType::NotIdle), 128 * 40);
-        assert_eq!(load(&smpnice::KERNEL, CpuIdleType::Idle), 256);
-        assert_eq!(load(&KERNEL, CpuIdleType::NotIdle), 128);
+        let load = |kernel: &O1, idle| (kernel.source_load.f)(kernel, &lone, 0, idle);
+        assert_eq!(load(&prio_bias::TABLE, CpuIdleType::Idle), 128);
+        assert_eq!(load(&prio_bias::TABLE, CpuIdleType::NotIdle), 128 * 40);
+        assert_eq!(load(&smpnice::TABLE, CpuIdleType::Idle), 256);
+        assert_eq!(load(&TABLE, CpuIdleType::NotIdle), 128);
     }
 
     #[test]
     fn biases_of_real_time_tasks_and_of_the_migration_thread() {
-        let bias = |kernel: &O1Kernel, class| (kernel.slots.task_bias.f)(class);
+        let bias = |kernel: &O1, class| (kernel.task_bias.f)(class);
         for (class, of_prio_bias, of_smpnice) in [
             (O1Class::RealTime(1), 42, 41),
             (O1Class::RealTime(99), 140, 139),
             (O1Class::MigrationThread, 0, 0),
         ] {
-            assert_eq!(bias(&KERNEL, class), 0);
-            assert_eq!(bias(&prio_bias::KERNEL, class), of_prio_bias);
-            assert_eq!(bias(&smpnice::KERNEL, class), of_smpnice);
+            assert_eq!(bias(&TABLE, class), 0);
+            assert_eq!(bias(&prio_bias::TABLE, class), of_prio_bias);
+            assert_eq!(bias(&smpnice::TABLE, class), of_smpnice);
         }
     }
 
@@ -597,7 +586,7 @@ mod tests {
         assert_eq!(update_cpu_load(cpu_load, 0), [0, 64, 96]);
     }
 
-    fn wakes_here(kernel: &O1Kernel, this: O1Rq, prev: O1Rq, sync: bool, bias: u64) -> bool {
+    fn wakes_here(kernel: &O1, this: O1Rq, prev: O1Rq, sync: bool, bias: u64) -> bool {
         let env = WakeEnv {
             kernel,
             sd: Some(&SD_CPU),
@@ -614,15 +603,15 @@ mod tests {
 
     #[test]
     fn a_wakeup_is_affine_if_the_loads_allow() {
-        assert!(wakes_here(&KERNEL, rq(1, 20), rq(2, 20), false, 20), "256 against 112 % of 256");
-        assert!(!wakes_here(&KERNEL, rq(1, 20), rq(1, 20), false, 20));
-        assert!(wakes_here(&KERNEL, rq(1, 20), rq(1, 20), true, 20), "the waker leaves");
+        assert!(wakes_here(&TABLE, rq(1, 20), rq(2, 20), false, 20), "256 against 112 % of 256");
+        assert!(!wakes_here(&TABLE, rq(1, 20), rq(1, 20), false, 20));
+        assert!(wakes_here(&TABLE, rq(1, 20), rq(1, 20), true, 20), "the waker leaves");
         // Less load than is said to leave wraps round: a waker of nice 19, a wakee of nice 0.
         let nice_19 = O1Rq { cpu_load: [6; 3], ..rq(1, 1) };
-        assert!(!wakes_here(&smpnice::KERNEL, nice_19, rq(0, 0), true, 20));
-        assert!(wakes_here(&smpnice::KERNEL, rq(1, 20), rq(1, 20), true, 20));
+        assert!(!wakes_here(&smpnice::TABLE, nice_19, rq(0, 0), true, 20));
+        assert!(wakes_here(&smpnice::TABLE, rq(1, 20), rq(1, 20), true, 20));
         assert!(
-            !wakes_here(&smpnice::KERNEL, rq(1, 20), rq(1, 20), true, 1),
+            !wakes_here(&smpnice::TABLE, rq(1, 20), rq(1, 20), true, 1),
             "a wakee of nice 19 takes little"
         );
     }
@@ -631,7 +620,7 @@ mod tests {
     fn passive_balancing_and_idle_cpus_near_by() {
         let moves = |this: O1Rq, prev: O1Rq| {
             wake_to_this_cpu(&WakeEnv {
-                kernel: &KERNEL,
+                kernel: &TABLE,
                 sd: Some(&SD_NODE),
                 this_rq: &this,
                 prev_rq: &prev,
@@ -645,10 +634,10 @@ mod tests {
         assert!(!moves(rq(4, 20), rq(4, 20)));
         let rqs = [rq(1, 20), rq(1, 20), rq(0, 0), rq(0, 0)];
         let spans = [CpuMask::from_cpus(4, [0, 1]), CpuMask::all(4)];
-        assert_eq!(wake_idle(&rqs, 0, None, &spans), 2);
-        assert_eq!(wake_idle(&rqs, 0, Some(&CpuMask::from_cpus(4, [0, 3])), &spans), 3);
-        assert_eq!(wake_idle(&rqs, 0, None, &spans[..1]), 0);
-        assert_eq!(wake_idle(&rqs, 3, None, &spans), 3);
+        assert_eq!(wake_idle(&rqs, 0, None, &mut spans.iter()), 2);
+        assert_eq!(wake_idle(&rqs, 0, Some(&CpuMask::from_cpus(4, [0, 3])), &mut spans.iter()), 3);
+        assert_eq!(wake_idle(&rqs, 0, None, &mut spans[..1].iter()), 0);
+        assert_eq!(wake_idle(&rqs, 3, None, &mut spans.iter()), 3);
     }
 
     #[test]
@@ -657,7 +646,7 @@ mod tests {
         let group = |cpus: [usize; 2]| O1Group { cpus: CpuMask::from_cpus(4, cpus), cpu_power: 256 };
         let groups = [group([0, 1]), group([2, 3])];
         let env = |this_cpu| O1Env {
-            kernel: &KERNEL,
+            kernel: &TABLE,
             rqs: &rqs,
             sd: &SD_CPU,
             groups: &groups,

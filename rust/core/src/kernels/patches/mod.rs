@@ -7,11 +7,27 @@ pub mod numa_lb_reconcile;
 pub mod runnable_avg;
 pub mod runnable_avg_v3;
 
-use super::{Kernel, Origin, unknown, v5_4, v5_6, v6_12};
+use super::{Kernel, Origin, o1, unknown, v5_4, v5_6, v6_12};
 use crate::error::{Result, SimError};
 
 /// All patches, in the order of the kernels that they were made for.
 pub static REGISTRY: &[Patch] = &[
+    Patch {
+        name: "prio-bias",
+        summary: o1::prio_bias::SUMMARY,
+        source: o1::prio_bias::SOURCE,
+        base: &o1::v2_6_15::KERNEL,
+        patched: &o1::prio_bias::KERNEL,
+        context: &[],
+    },
+    Patch {
+        name: "smpnice-weights",
+        summary: o1::smpnice::SUMMARY,
+        source: o1::smpnice::SOURCE,
+        base: &o1::prio_bias::KERNEL,
+        patched: &o1::smpnice::KERNEL,
+        context: &[],
+    },
     Patch {
         name: "lb-rework-v4",
         summary: lb_rework_v4::SUMMARY,

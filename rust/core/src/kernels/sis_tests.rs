@@ -1,5 +1,6 @@
 //! Tests of the searches for an idle CPU: each names the step of select_idle_sibling() that it is about.
 
+use super::capacity::{Clamp, Demand};
 use super::env::{RqStats, SystemState};
 use super::sis::{IdleSearch, PlacementRule};
 use super::{Kernel, v5_4, v5_7, v6_12};
@@ -19,6 +20,9 @@ struct Machine {
     avg_scan_cost: u64,
     recent_used_cpu: u16,
     allowed: Option<CpuMask>,
+    clamp: Clamp,
+    per_cpu_kthread: bool,
+    in_task: bool,
     scanned: u32,
 }
 
@@ -50,6 +54,9 @@ impl Machine {
             avg_scan_cost: 0,
             recent_used_cpu: 0,
             allowed: None,
+            clamp: Clamp::default(),
+            per_cpu_kthread: false,
+            in_task: true,
             scanned: 0,
             domains,
         }
@@ -71,8 +78,9 @@ impl Machine {
             allowed: self.allowed.as_ref(),
             this_cpu: 0,
             recent_used_cpu: &mut self.recent_used_cpu,
-            task_util: 300,
-            per_cpu_kthread: false,
+            demand: Demand { util: 300, clamp: self.clamp },
+            per_cpu_kthread: self.per_cpu_kthread,
+            in_task: self.in_task,
             has_idle_cores: &mut self.has_idle_cores,
             nr_idle_scan: &self.nr_idle_scan,
             avg_idle: self.avg_idle,

@@ -8,7 +8,7 @@ macro_rules! lb_view {
     ($sim:ident) => {
         LbView {
             kernel: &$sim.kernel,
-            groups: &$sim.topo.groups,
+            groups: &$sim.sched_groups,
             sgc_imbalance: &$sim.sgc_imbalance,
             rqs: &$sim.stats,
             system: &$sim.system,
@@ -54,13 +54,14 @@ macro_rules! cfs_mut {
 macro_rules! src_queue {
     ($sim:ident, $src:expr, $dst:expr, $running:expr, $virtual_clock:expr, $detached:ident) => {{
         let rq = &mut $sim.rqs[$src];
+        let nr_running = rq.nr_running();
         EngineQueue {
             tasks: &mut $sim.tasks,
             groups: &$sim.groups,
             root_load: rq.cfs.avg.load_avg,
             head: &mut rq.list_head,
             tail: &mut rq.list_tail,
-            nr_running: rq.cfs.h_nr_running,
+            nr_running,
             clock: rq.clock,
             running: $running,
             next: rq.cfs.next,
@@ -81,6 +82,9 @@ macro_rules! src_queue {
 pub mod balance;
 #[cfg(test)]
 mod behaviour_tests;
+mod capacity;
+#[cfg(test)]
+mod capacity_tests;
 pub mod channel;
 pub mod cost;
 pub mod event;
@@ -89,6 +93,7 @@ mod fair;
 #[cfg(test)]
 mod fair_tests;
 pub mod groups;
+pub mod hotplug;
 mod invariants;
 mod log;
 mod memory;
@@ -96,23 +101,27 @@ mod nohz;
 mod numa;
 pub mod program;
 pub mod rq;
+pub mod rt;
 mod src_queue;
 mod start;
 pub mod timeline;
 pub mod tunables;
 mod wakeup;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::balance::SdState;
+use self::capacity::GroupCapacities;
 use self::channel::{Barrier, Channel};
 use self::cost::CostModel;
 use self::event::{EventQueue, NEVER};
 use self::exec::Next;
 use self::fair::Why;
 use self::groups::TaskGroups;
+use self::hotplug::Plugged;
 use self::invariants::Watch;
 use self::memory::Memory;
 use self::nohz::Nohz;
@@ -129,7 +138,7 @@ use crate::pelt::{PeltForm, PeltTable};
 use crate::record::decisions::{Decisions, Wanted};
 use crate::record::{Record, TaskTraceState, Trace};
 use crate::rng::Rng;
-use crate::topology::{MachineSpec, SchedDomains};
+use crate::topology::{MachineSpec, SchedDomains, SchedGroup};
 use crate::workload::{Action, Load};
 
 /// Events between two looks at the interrupt flag.
@@ -155,6 +164,8 @@ pub struct Setup {
     pub cost: CostModel,
     /// The tasks and their programs.
     pub load: Load,
+    /// States of the machine after CPUs went off or came back, as the load's actions number them.
+    pub plugged: Vec<Plugged>,
 }
 
 /// What one message of a kind of channel costs, ns.
@@ -181,6 +192,10 @@ pub struct Sim<'a> {
     node_of: &'a [u32],
     system: SystemState,
     nr_online_cpus: u64,
+    online: CpuMask,
+    /// The domains' groups, with their present capacities.
+    sched_groups: Cow<'a, [SchedGroup]>,
+    group_capacities: Option<GroupCapacities>,
 
     events: EventQueue,
     /// Expiry of sleeping tasks' timers; numbers beyond the tasks are actions of the load.
@@ -219,6 +234,8 @@ pub struct Sim<'a> {
     herd: ChannelId,
     /// The program has ended.
     stopped: bool,
+    /// A timer or an interrupt is being handled, not the running task's own doing.
+    in_interrupt: bool,
     record: Record,
 
     sg_stats: Vec<SgLbStats>,
@@ -247,26 +264,8 @@ pub fn run(setup: &Setup, seed: u64, log: Log, stop: &AtomicBool) -> Result<Reco
     sim.start(setup, seed);
     let mut handled = 0;
     while !sim.stopped && !sim.record.decisions.as_ref().is_some_and(Decisions::is_full) {
-        let (time, cpu) = sim.events.first();
-        match sim.timers.peek() {
-            Some(&Reverse((timer, id))) if timer <= time => {
-                sim.timers.pop();
-                sim.now = timer;
-                sim.timer(setup, id);
-            }
-            _ if time >= NEVER => {
-                let what = format!("at {} ns no event is pending, but tasks are left", sim.now);
-                return Err(SimError::Invariant(what));
-            }
-            _ => {
-                sim.now = time;
-                sim.handle(cpu);
-            }
-        }
+        sim.next_event(setup)?;
         handled += 1;
-        if cfg!(debug_assertions) {
-            sim.check_invariants()?;
-        }
         if handled % EVENTS_BETWEEN_CHECKS == 0 && stop.load(Ordering::Relaxed) {
             return Err(SimError::Interrupted);
         }
@@ -277,6 +276,30 @@ pub fn run(setup: &Setup, seed: u64, log: Log, stop: &AtomicBool) -> Result<Reco
 }
 
 impl<'a> Sim<'a> {
+    /// Handles the earliest event.
+    fn next_event(&mut self, setup: &'a Setup) -> Result<()> {
+        let (time, cpu) = self.events.first();
+        match self.timers.peek() {
+            Some(&Reverse((timer, id))) if timer <= time => {
+                self.timers.pop();
+                self.now = timer;
+                self.timer(setup, id);
+            }
+            _ if time >= NEVER => {
+                let what = format!("at {} ns no event is pending, but tasks are left", self.now);
+                return Err(SimError::Invariant(what));
+            }
+            _ => {
+                self.now = time;
+                self.handle(cpu);
+            }
+        }
+        if cfg!(debug_assertions) {
+            self.check_invariants()?;
+        }
+        Ok(())
+    }
+
     /// Handles everything that is due on a CPU.
     fn handle(&mut self, cpu: usize) {
         self.this_cpu = cpu;
@@ -291,26 +314,32 @@ impl<'a> Sim<'a> {
     }
 
     /// A timer has expired: of a task, or an action from outside.
-    fn timer(&mut self, setup: &Setup, id: TaskId) {
+    fn timer(&mut self, setup: &'a Setup, id: TaskId) {
         if let Some(action) = (id as usize).checked_sub(self.tasks.len()) {
-            self.act(&setup.load.actions[action].1);
+            self.act(setup, &setup.load.actions[action].1);
             return;
         }
-        // The timer interrupts the CPU on which the task fell asleep.
-        let cpu = usize::from(self.tasks[id as usize].cpu);
+        // The timer interrupts the CPU on which the task fell asleep, or the one that took over its timers.
+        let slept_on = usize::from(self.tasks[id as usize].cpu);
+        let cpu = if self.online.test(slept_on) { slept_on } else { self.first_online_cpu() };
         self.this_cpu = cpu;
         let curr = self.rqs[cpu].curr;
         if curr == NO_TASK {
             self.rqs[cpu].overhead_ns += self.cost.idle_exit_ns;
         }
+        self.in_interrupt = true;
         self.try_to_wake_up(cpu, curr, id, false);
+        self.in_interrupt = false;
         self.leave(cpu);
     }
 
     /// Something happens from outside.
-    fn act(&mut self, action: &Action) {
+    fn act(&mut self, setup: &'a Setup, action: &Action) {
         match action {
             Action::SetAffinity { task, mask } => self.set_affinity(*task, mask),
+            Action::Hotplug { cpu, online, state } => {
+                self.plug_cpu(*cpu, *online, &setup.plugged[*state]);
+            }
             Action::ClockStart => {
                 self.record.clock(self.now, true);
                 if let Some(trace) = &mut self.record.trace {
@@ -348,7 +377,7 @@ impl<'a> Sim<'a> {
             Interrupt::Reschedule => {
                 self.ttwu_pending(cpu);
                 // An idle CPU looks at its queue whoever put something there.
-                if self.rqs[cpu].curr == NO_TASK && self.rqs[cpu].cfs.h_nr_running > 0 {
+                if self.rqs[cpu].curr == NO_TASK && self.rqs[cpu].nr_running() > 0 {
                     self.rqs[cpu].need_resched = true;
                 }
             }
@@ -369,6 +398,7 @@ impl<'a> Sim<'a> {
         let idle = self.rqs[cpu].curr == NO_TASK;
         if !idle {
             self.task_tick(cpu);
+            self.tick_capacity(cpu);
         }
         self.rqs[cpu].overhead_ns += self.cost.tick_ns;
         self.rqs[cpu].idle_balance = self.stats.idle[cpu];
@@ -381,7 +411,7 @@ impl<'a> Sim<'a> {
             // Still idle after a whole tick: the idle governor now expects a long sleep and stops the tick.
             self.rqs[cpu].tick_at_ns = NEVER;
             self.nohz_balance_enter_idle(cpu);
-        } else if idle && self.rqs[cpu].cfs.h_nr_running > 0 {
+        } else if idle && self.rqs[cpu].nr_running() > 0 {
             self.rqs[cpu].need_resched = true;
         }
     }
@@ -399,6 +429,10 @@ impl<'a> Sim<'a> {
                 self.tasks[task as usize].program.phase = Phase::Begin;
                 self.block(cpu, task, TaskState::Sleeping, Why::Sleep);
             }
+            Next::Migrate { target, work } => {
+                self.tasks[task as usize].remaining_ns = work;
+                self.exec_on(cpu, target);
+            }
             Next::Exit => {
                 self.block(cpu, task, TaskState::Dead, Why::Exit);
                 self.task_dead(cpu, task);
@@ -410,7 +444,11 @@ impl<'a> Sim<'a> {
     fn block(&mut self, cpu: usize, task: TaskId, state: TaskState, why: Why) {
         self.update_rq_clock(cpu);
         self.rqs[cpu].step_end_ns = NEVER;
-        self.dequeue_task(cpu, task, why);
+        if self.rt_task(task) {
+            self.dequeue_rt(cpu, task);
+        } else {
+            self.dequeue_task(cpu, task, why);
+        }
         self.tasks[task as usize].state = state;
         self.record.task_state(self.now, task, cpu, TaskTraceState::Asleep);
         self.schedule(cpu);
@@ -434,7 +472,7 @@ impl<'a> Sim<'a> {
         // The task that just blocked is off the queue already, unless its dequeue is delayed.
         let queued_prev = self.running_task(cpu);
         let next = loop {
-            let next = self.pick_next_task(cpu, queued_prev);
+            let next = self.pick_next_rt(cpu).or_else(|| self.pick_next_fair(cpu, queued_prev));
             if next.is_some() || !self.newidle_balance(cpu) {
                 break next;
             }
@@ -446,7 +484,7 @@ impl<'a> Sim<'a> {
             self.go_idle(cpu, prev);
             return;
         };
-        if next == prev && queued_prev == prev {
+        if next == prev && (queued_prev == prev || self.rt_task(next)) {
             self.resume_step(cpu);
             return;
         }
@@ -535,15 +573,20 @@ impl<'a> Sim<'a> {
     fn siblings_change_speed(&mut self, cpu: usize) {
         let topo = self.topo;
         for sibling in topo.smt_mask[cpu].iter().filter(|&sibling| sibling != cpu) {
-            let speed = self.thread_speed(sibling);
-            if self.rqs[sibling].curr == NO_TASK || self.rqs[sibling].speed_permille == speed {
-                continue;
-            }
-            self.pause_step(sibling);
-            self.rqs[sibling].speed_permille = speed;
-            self.resume_step(sibling);
-            self.arm(sibling);
+            self.change_speed(sibling);
         }
+    }
+
+    /// What its siblings leave a running thread has changed, perhaps.
+    fn change_speed(&mut self, cpu: usize) {
+        let speed = self.thread_speed(cpu);
+        if self.rqs[cpu].curr == NO_TASK || self.rqs[cpu].speed_permille == speed {
+            return;
+        }
+        self.pause_step(cpu);
+        self.rqs[cpu].speed_permille = speed;
+        self.resume_step(cpu);
+        self.arm(cpu);
     }
 
     /// Speed of a thread: what its busy siblings leave, less what its task's far memory costs.
@@ -630,7 +673,7 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// set_cpus_allowed_ptr(): a task that may not stay where it is moves to the first CPU that it may use.
+    /// set_cpus_allowed_ptr(): a task that may not stay where it is moves to the first online CPU that it may use.
     fn set_affinity(&mut self, task: TaskId, mask: &CpuMask) {
         let id = task as usize;
         let cpu = usize::from(self.tasks[id].cpu);
@@ -638,7 +681,10 @@ impl<'a> Sim<'a> {
             Some(allowed) => allowed.copy_from(mask),
             allowed => *allowed = Some(Box::new(mask.clone())),
         }
-        let Some(target) = mask.first().filter(|_| !mask.test(cpu)) else { return };
+        if mask.test(cpu) {
+            return;
+        }
+        let Some(target) = mask.and(&self.online).first() else { return };
         if self.tasks[id].state != TaskState::Runnable {
             return;
         }

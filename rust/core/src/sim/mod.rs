@@ -20,7 +20,8 @@ macro_rules! lb_view {
 /// The state of a balance pass over domain `$sd`, number `$level` of `$cpu`'s hierarchy.
 macro_rules! lb_env {
     ($sim:ident, $sd:expr, $cpu:expr, $level:expr, $idle:expr, $excluded:expr) => {{
-        let failed = $sim.sds[$cpu][$level].nr_balance_failed;
+        // The destination of a pinned task may have fewer levels than the CPU that balances.
+        let failed = $sim.sds[$cpu].get($level).map_or(0, |sd| sd.nr_balance_failed);
         let mut env = LbEnv::new(lb_view!($sim), $sd, $cpu, $idle, failed, &mut $sim.sg_stats);
         env.excluded = $excluded.as_ref();
         env.llc_size = if $sim.topo.llc_level[$cpu].is_some() { $sim.topo.llc_size[$cpu] } else { 0 };

@@ -400,6 +400,38 @@ fn a_busy_cpu_kicks_the_first_tickless_one_if_two_tasks_are_there() {
 }
 
 #[test]
+fn where_cpus_differ_only_a_task_that_is_too_big_is_reason_to_kick() {
+    let kicked = |cpus: [usize; 2], util: u32| {
+        let llc: Vec<u32> = (0..8).map(|cpu| cpu / 4).collect();
+        let capacity = llc.iter().map(|&llc| if llc == 0 { 446 } else { 1024 }).collect();
+        let machine = MachineSpec {
+            arch: "arm64".to_owned(),
+            cluster: llc.clone(),
+            llc,
+            capacity,
+            ..MachineSpec::uniform("big-little", 8)
+        };
+        let kernel = KernelSpec { name: "v5.7".to_owned(), ..KernelSpec::default() };
+        let setup = setup_with(machine, kernel, &[0, 0]);
+        let mut sim = Sim::at_rest(&setup);
+        for (task, cpu) in cpus.into_iter().enumerate() {
+            sim.run_on(cpu, task as TaskId);
+            let avg = &mut sim.tasks[task].se.avg;
+            // LOAD_AVG_MAX: all of a signal that is full.
+            (avg.util_avg, avg.util_sum) = (u64::from(util), util * 47_742);
+        }
+        let mut kicked = false;
+        sim.advance(4 * MS, |sim| kicked |= sim.nohz.kicked == Some(KickWork::Balance));
+        kicked
+    };
+    // A fifth of room: 446 * 4 / 5 = 356. Two busy CPUs of a cache are no reason of their own.
+    assert!(!kicked([0, 1], 250));
+    assert!(kicked([0, 1], 400));
+    // On the biggest CPU a task is as well off as it can be.
+    assert!(!kicked([4, 5], 1000));
+}
+
+#[test]
 fn waiting_tasks_are_pulled_on_behalf_of_tickless_cpus() {
     let setup = dual_quad(8);
     let mut sim = Sim::at_rest(&setup);

@@ -94,10 +94,10 @@ impl Sim<'_> {
                 return true;
             }
         }
-        // check_misfit_status(): the task needs a bigger CPU, or one that others leave alone.
-        let bigger = original < self.system.max_cpu_capacity;
-        if self.stats.misfit_task_load[cpu] != 0 && (bigger || reduced) {
-            return true;
+        // sd_asym_cpucapacity: there, what counts is whether tasks fit, and not how they are spread over caches.
+        if hierarchy.iter().any(|sd| sd.flags.has(SdFlags::ASYM_CPUCAPACITY)) {
+            let bigger = original < self.system.max_cpu_capacity;
+            return self.stats.misfit_task_load[cpu] != 0 && (bigger || reduced);
         }
         self.topo.llc_level[cpu].is_some() && self.nr_busy_cpus[self.topo.llc_id[cpu]] > 1
     }

@@ -231,7 +231,7 @@ fn a_machine_may_shrink_to_one_cpu_and_grow_again() {
 
 #[test]
 fn children_that_execute_another_program_are_placed_anew_once_each() {
-    let storm = |exec: bool| json!([{"kind": "fork", "n": 24, "run_us": 20_000, "gap_us": 0, "exec": exec}]);
+    let storm = |exec: bool| json!([{"kind": "fork", "n": 24, "run_us": 20_000, "gap_us": 0, "execs": exec}]);
     for kernel in KERNELS {
         let placed = |exec: bool| {
             let scenario = scenario(kernel, &machine([1024, 1024]), &storm(exec), &json!([]), 500);
@@ -293,7 +293,7 @@ fn what_cannot_be_is_refused_before_anything_runs() {
         ),
         (
             refused(json!([{"kind": "hog", "n": 1, "kthread": true, "mask": [1, 2]}]), json!([])),
-            "tasks[0].mask = Some([1, 2]): must be one CPU",
+            "tasks[0].mask = [1, 2]: must be one CPU",
         ),
         (
             refused(

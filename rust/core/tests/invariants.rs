@@ -160,7 +160,7 @@ fn entry((kind, bits, cpu, us): (u8, u16, u8, u32), machine: &MachineSpec) -> Va
         }
         3 => json!({"kind": "barrier", "run_us": run_us, "wait": if bit(0) { "spin" } else { "futex" }}),
         4 => json!({"kind": "pingpong", "run_us": run_us / 8 + 1}),
-        _ => json!({"kind": "fork", "run_us": run_us, "gap_us": sleep_us, "exec": bit(0)}),
+        _ => json!({"kind": "fork", "run_us": run_us, "gap_us": sleep_us, "execs": bit(0)}),
     };
     let online: Vec<u32> =
         (0..machine.nr_cpus() as u32).filter(|cpu| !machine.offline.contains(cpu)).collect();

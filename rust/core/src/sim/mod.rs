@@ -278,6 +278,7 @@ pub fn run(setup: &Setup, seed: u64, log: Log, stop: &AtomicBool) -> Result<Reco
 
 impl<'a> Sim<'a> {
     /// Handles the earliest event.
+    #[inline]
     fn next_event(&mut self, setup: &'a Setup) -> Result<()> {
         let (time, cpu) = self.events.first();
         match self.timers.peek() {

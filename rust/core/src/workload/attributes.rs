@@ -77,7 +77,7 @@ impl Attributes {
             return Err(SimError::invalid(field("uclamp_min"), self.uclamp_min, rule));
         }
         let bound = entry.mask.as_ref().is_some_and(|mask| mask.len() == 1) && entry.release.is_none();
-        let mask = || format!("{:?}", entry.mask);
+        let mask = || entry.mask.as_ref().map_or("None".to_owned(), |mask| format!("{mask:?}"));
         if self.kthread && !bound {
             let rule = "must be one CPU, and stay so: kernel threads are bound";
             return Err(SimError::invalid(field("mask"), mask(), rule));

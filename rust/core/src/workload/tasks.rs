@@ -144,7 +144,7 @@ pub enum Behaviour {
         gap_us: i64,
         /// Children execute another program before they run.
         #[serde(default)]
-        exec: bool,
+        execs: bool,
     },
 }
 
@@ -519,10 +519,10 @@ impl Builder {
     fn finish(mut self, duration_ns: u64) -> Load {
         let forked = self.tasks.len() as u32 - 1;
         for (parent, entry) in std::mem::take(&mut self.children) {
-            let Behaviour::Fork { run_us, exec, .. } = entry.behaviour else { continue };
+            let Behaviour::Fork { run_us, execs, .. } = entry.behaviour else { continue };
             let first = self.tasks.len() as TaskId;
             let program = self.ops.len() as u32;
-            self.ops.extend(exec.then_some(Op::Exec));
+            self.ops.extend(execs.then_some(Op::Exec));
             self.ops.extend([Op::Compute { ns: run_us as u64 * 1000, spread_permille: 0 }, Op::Exit]);
             for _ in 0..entry.n {
                 let spec = self.spec(&entry, program, parent as TaskId);

@@ -32,11 +32,21 @@ fn run_to(setup: &Setup, ms: u64) -> Sim<'_> {
     let mut sim = Sim::new(setup, 0);
     sim.start(setup, 0);
     let end = sim.now + (SETTLE_MS + ms) * MS;
-    let timer = |sim: &Sim<'_>| sim.timers.peek().map_or(u64::MAX, |&Reverse((time, _))| time);
-    while sim.events.first().0.min(timer(&sim)) <= end {
-        sim.next_event(setup).expect("no invariant breaks");
+    loop {
+        let (event, cpu) = sim.events.first();
+        let (timer, id) = sim.timers.peek().map_or((u64::MAX, 0), |&Reverse(timer)| timer);
+        if event.min(timer) > end {
+            return sim;
+        }
+        sim.now = event.min(timer);
+        if timer <= event {
+            sim.timers.pop();
+            sim.timer(setup, id);
+        } else {
+            sim.handle(cpu);
+        }
+        sim.check_invariants().expect("no invariant breaks");
     }
-    sim
 }
 
 fn cpu_of(sim: &Sim<'_>, task: TaskId) -> usize {

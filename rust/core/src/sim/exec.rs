@@ -13,13 +13,8 @@ pub(super) enum Next {
     Work(u64),
     /// It sleeps.
     Sleep,
-    /// It goes on on another CPU, with so much work.
-    Migrate {
-        /// That CPU.
-        target: usize,
-        /// The step's work, ns at full speed.
-        work: u64,
-    },
+    /// It goes on on another CPU; what work its step takes is in `remaining_ns`.
+    Migrate(usize),
     /// It has exited.
     Exit,
 }
@@ -231,7 +226,10 @@ impl Sim<'_> {
                 this.program.phase = Phase::Work;
                 let work = this.rng.jitter(self.cost.exec_ns, self.cost.work_jitter_permille);
                 return match self.sched_exec(cpu, task) {
-                    Some(target) => Next::Migrate { target, work },
+                    Some(target) => {
+                        self.tasks[task as usize].remaining_ns = work;
+                        Next::Migrate(target)
+                    }
                     None => Next::Work(work),
                 };
             }

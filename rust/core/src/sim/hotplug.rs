@@ -30,7 +30,8 @@ pub struct Plugged {
 }
 
 impl<'a> Sim<'a> {
-    /// A CPU goes off or comes back; `plugged` is the state after that.
+    /// A CPU goes off or comes back, once in a while; `plugged` is the state after that.
+    #[cold]
     pub(super) fn plug_cpu(&mut self, cpu: usize, online: bool, plugged: &'a Plugged) {
         if online {
             self.cpu_up(cpu, plugged);

@@ -265,8 +265,26 @@ pub fn run(setup: &Setup, seed: u64, log: Log, stop: &AtomicBool) -> Result<Reco
     sim.start(setup, seed);
     let mut handled = 0;
     while !sim.stopped && !sim.record.decisions.as_ref().is_some_and(Decisions::is_full) {
-        sim.next_event(setup)?;
+        let (time, cpu) = sim.events.first();
+        match sim.timers.peek() {
+            Some(&Reverse((timer, id))) if timer <= time => {
+                sim.timers.pop();
+                sim.now = timer;
+                sim.timer(setup, id);
+            }
+            _ if time >= NEVER => {
+                let what = format!("at {} ns no event is pending, but tasks are left", sim.now);
+                return Err(SimError::Invariant(what));
+            }
+            _ => {
+                sim.now = time;
+                sim.handle(cpu);
+            }
+        }
         handled += 1;
+        if cfg!(debug_assertions) {
+            sim.check_invariants()?;
+        }
         if handled % EVENTS_BETWEEN_CHECKS == 0 && stop.load(Ordering::Relaxed) {
             return Err(SimError::Interrupted);
         }
@@ -277,31 +295,6 @@ pub fn run(setup: &Setup, seed: u64, log: Log, stop: &AtomicBool) -> Result<Reco
 }
 
 impl<'a> Sim<'a> {
-    /// Handles the earliest event.
-    #[inline]
-    fn next_event(&mut self, setup: &'a Setup) -> Result<()> {
-        let (time, cpu) = self.events.first();
-        match self.timers.peek() {
-            Some(&Reverse((timer, id))) if timer <= time => {
-                self.timers.pop();
-                self.now = timer;
-                self.timer(setup, id);
-            }
-            _ if time >= NEVER => {
-                let what = format!("at {} ns no event is pending, but tasks are left", self.now);
-                return Err(SimError::Invariant(what));
-            }
-            _ => {
-                self.now = time;
-                self.handle(cpu);
-            }
-        }
-        if cfg!(debug_assertions) {
-            self.check_invariants()?;
-        }
-        Ok(())
-    }
-
     /// Handles everything that is due on a CPU.
     fn handle(&mut self, cpu: usize) {
         self.this_cpu = cpu;
@@ -336,6 +329,7 @@ impl<'a> Sim<'a> {
     }
 
     /// Something happens from outside.
+    #[cold]
     fn act(&mut self, setup: &'a Setup, action: &Action) {
         match action {
             Action::SetAffinity { task, mask } => self.set_affinity(*task, mask),
@@ -431,10 +425,7 @@ impl<'a> Sim<'a> {
                 self.tasks[task as usize].program.phase = Phase::Begin;
                 self.block(cpu, task, TaskState::Sleeping, Why::Sleep);
             }
-            Next::Migrate { target, work } => {
-                self.tasks[task as usize].remaining_ns = work;
-                self.exec_on(cpu, target);
-            }
+            Next::Migrate(target) => self.exec_on(cpu, target),
             Next::Exit => {
                 self.block(cpu, task, TaskState::Dead, Why::Exit);
                 self.task_dead(cpu, task);

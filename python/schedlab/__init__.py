@@ -8,6 +8,7 @@ from schedlab import balance, pelt, topology
 from schedlab._core import VERSION as __version__
 from schedlab.compare import Comparison, compare
 from schedlab.difference import Difference, first_difference
+from schedlab.hotplug import Hotplug
 from schedlab.kernel import Kernel, KernelDiff, kernels
 from schedlab.machine import Machine, machines
 from schedlab.memory import Memory
@@ -26,6 +27,7 @@ __all__ = [
     "Difference",
     "ForkStorm",
     "Hackbench",
+    "Hotplug",
     "Kernel",
     "KernelDiff",
     "Machine",

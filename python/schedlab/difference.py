@@ -23,6 +23,7 @@ Side = Runs | Scenario | tuple[Machine, Kernel, Work]
 KINDS = {
     "wakeup": "placement of a waking task",
     "fork": "placement of a new task",
+    "exec": "placement of a task that executes another program",
     "balance": "balance pass",
     "push": "push of a running task",
     "preemption": "preemption by a wakee",

@@ -93,7 +93,8 @@ class Machine:
             memoryless_nodes: nodes without memory. A node that no CPU names has memory only.
             offline: CPUs that are present but offline.
             isolated: CPUs outside every domain (`isolcpus=`).
-            asym_priority: asym-packing priority of each CPU (x86 ITMT); none if left out.
+            asym_priority: asym-packing priority of each CPU, the higher is preferred (x86 ITMT; on POWER
+                0, -1, -2 ... packs the threads of a core); none if left out.
             costs: numbers of the cost model that differ from its defaults.
 
         Raises:

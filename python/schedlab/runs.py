@@ -140,7 +140,8 @@ class Runs:
         """The counters of one run at its end, as the text of /proc/schedstat, version 15.
 
         kernel/sched/stats.c, v5.6, show_schedstat(): one `cpu` line a CPU and one `domain` line for each of
-        its domains, lowest first. The time stamp is the simulated time in ticks from 0.
+        its domains, lowest first. The time stamp is the simulated time in ticks from 0. Where CPUs went off
+        or came back, the domains are those of the start, and a rebuilt one counts for that of its name.
 
         Raises:
             ValueError: the seed is not among these runs.
@@ -171,9 +172,10 @@ class Runs:
     def wakeup_log(self, seed: int) -> pd.DataFrame:
         """Every placement of a waking or new task of one run, in order; the run is made again for it.
 
-        Columns: `time_s` since the run's start; `kind`, `wakeup` or `fork`; the `task`; its `waker` or
-        parent, missing for timers; `waker_cpu`; `prev_cpu`, where the task ran last; `sync`, the waker said
-        that it was about to sleep; `cpu`, where the task went, and the `rule` that found it.
+        Columns: `time_s` since the run's start; `kind`, `wakeup`, `fork` or `exec`; the `task`; its `waker`
+        or parent, missing for timers, itself at an exec; `waker_cpu`; `prev_cpu`, where the task ran last;
+        `sync`, the waker said that it was about to sleep; `cpu`, where the task went, and the `rule` that
+        found it.
 
         Raises:
             ValueError: the seed is not among these runs.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from schedlab._arguments import bad_argument, choice, integer
+from schedlab.hotplug import Hotplug
 from schedlab.memory import Memory
 
 MOST_US = 3_600_000_000
@@ -26,9 +27,17 @@ class Task:
         release: (time in us, CPUs): from then on they may use these CPUs.
         group: name of the task group (cgroup) that they are in; None for the root.
         memory: what they keep in memory, of hogs, periodic tasks and barriers; None: it is not looked at.
+        policy: `other`, the fair class, or `fifo`, the real-time class: hogs and periodic tasks, bound to one
+            CPU by `mask`, run there before every fair task, and what they use is lost to these. Nothing
+            throttles them.
+        priority: of a `fifo` task, 1 to 99, the higher goes first; 0 for the fair class.
+        uclamp_min: placed as if they needed at least so much, 0 to 1024 = the biggest CPU; read from v5.7 on.
+        uclamp_max: placed as if they needed at most so much. Neither changes the speed of a CPU.
+        kthread: kernel threads, bound to one CPU by `mask`.
 
     Raises:
-        ValueError: a number is not an integer in its range, a mask is empty, or a group is not a name.
+        ValueError: a number is not an integer in its range, a mask is empty, or a group is not a name; once
+            there is a machine, the mask of a real-time task or kernel thread is not one CPU.
     """
 
     n: int = 1
@@ -39,6 +48,11 @@ class Task:
     release: tuple[int, tuple[int, ...]] | None = None
     group: str | None = None
     memory: Memory | None = None
+    policy: str = "other"
+    priority: int = 0
+    uclamp_min: int = 0
+    uclamp_max: int = 1024
+    kthread: bool = False
 
     kind: ClassVar[str]
 
@@ -55,6 +69,7 @@ class Task:
         put(self, "nice", integer("nice", self.nice, -20, 19))
         if self.group is not None:
             _group_name("group", self.group)
+        self._check_attributes()
         if self.memory is not None and not isinstance(self.memory, Memory):
             raise bad_argument("memory", self.memory, "must be Memory")
         if self.mask is not None:
@@ -64,6 +79,20 @@ class Task:
                 raise bad_argument("release", self.release, "must be a time in us and the CPUs from then on")
             at_us, cpus = self.release
             put(self, "release", (integer("release", at_us, 0, MOST_US), _cpus("release", cpus)))
+
+    def _check_attributes(self) -> None:
+        put = object.__setattr__
+        choice("policy", self.policy, ("other", "fifo"))
+        least, most = (1, 99) if self.policy == "fifo" else (0, 0)
+        put(self, "priority", integer("priority", self.priority, least, most))
+        for name in ("uclamp_min", "uclamp_max"):
+            put(self, name, integer(name, getattr(self, name), 0, 1024))
+        if self.uclamp_min > self.uclamp_max:
+            raise bad_argument(
+                "uclamp_min", self.uclamp_min, f"must be at most uclamp_max ({self.uclamp_max})"
+            )
+        if not isinstance(self.kthread, bool):
+            raise bad_argument("kthread", self.kthread, "must be True or False")
 
     @property
     def tasks(self) -> int:
@@ -75,6 +104,9 @@ class Task:
         fields = dataclasses.asdict(self)
         mask, release = fields.pop("mask"), fields.pop("release")
         del fields["memory"]
+        for name, default in UNSAID.items():
+            if fields.get(name) == default:
+                del fields[name]
         if self.memory is not None:
             fields["memory"] = self.memory.to_dict()
         return {
@@ -83,6 +115,17 @@ class Task:
             "mask": None if mask is None else list(mask),
             "release": None if release is None else {"at_us": release[0], "mask": list(release[1])},
         }
+
+
+UNSAID = {
+    "policy": "other",
+    "priority": 0,
+    "uclamp_min": 0,
+    "uclamp_max": 1024,
+    "kthread": False,
+    "execs": False,
+}
+"""What a scenario's JSON does not say of an ordinary task."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,12 +181,22 @@ class PingPong(Task):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ForkStorm(Task):
-    """A parent forks `n` children, one each `gap_us`; each runs for `run_us` and exits."""
+    """A parent forks `n` children, one each `gap_us`; each runs for `run_us` and exits.
+
+    With `execs` each child executes another program first, and may go to another CPU for it (sched_exec()).
+    """
 
     run_us: int
     gap_us: int = 0
+    execs: bool = False
 
     kind: ClassVar[str] = "fork"
+
+    def __post_init__(self) -> None:
+        """Checks the arguments."""
+        super().__post_init__()
+        if not isinstance(self.execs, bool):
+            raise bad_argument("execs", self.execs, "must be True or False")
 
     @property
     def tasks(self) -> int:
@@ -192,15 +245,17 @@ class Workload:
         tasks: the kinds of task.
         duration_ms: how long.
         groups: task groups; one that only tasks name has 1024 shares and is in the root.
+        hotplug: CPUs that go off and come back.
 
     Raises:
-        ValueError: there is no task, or something else than a task or a group; two groups have one name, a
-            parent is unknown, or a group is within itself.
+        ValueError: there is no task, or something else than a task, a group or a `Hotplug`; two groups have
+            one name, a parent is unknown, or a group is within itself.
     """
 
     tasks: tuple[Task, ...]
     duration_ms: int = 1000
     groups: tuple[TaskGroup, ...] = ()
+    hotplug: tuple[Hotplug, ...] = ()
 
     kind: ClassVar[str] = "tasks"
 
@@ -221,6 +276,11 @@ class Workload:
                 raise bad_argument("groups", group, "must be TaskGroup")
         _check_tree(groups)
         object.__setattr__(self, "groups", groups)
+        hotplug = tuple(self.hotplug) if isinstance(self.hotplug, Iterable) else (self.hotplug,)
+        for change in hotplug:
+            if not isinstance(change, Hotplug):
+                raise bad_argument("hotplug", change, "must be Hotplug")
+        object.__setattr__(self, "hotplug", hotplug)
 
     @property
     def label(self) -> str:
@@ -233,6 +293,8 @@ class Workload:
         fields = {"kind": self.kind, "duration_ms": self.duration_ms, "tasks": entries}
         if self.groups:
             fields["groups"] = [dataclasses.asdict(group) for group in self.groups]
+        if self.hotplug:
+            fields["hotplug"] = [dataclasses.asdict(change) for change in self.hotplug]
         return fields
 
     @classmethod
@@ -243,7 +305,7 @@ class Workload:
             ValueError: a field is unknown or out of its range.
         """
         for name in fields:
-            choice("workload field", name, ("kind", "duration_ms", "tasks", "groups"))
+            choice("workload field", name, ("kind", "duration_ms", "tasks", "groups", "hotplug"))
         entries = fields.get("tasks")
         if not isinstance(entries, list):
             raise bad_argument("workload.tasks", entries, "must be a list of objects with a `kind`")
@@ -252,7 +314,11 @@ class Workload:
         if not isinstance(groups, list):
             raise bad_argument("workload.groups", groups, "must be a list of objects with a `name`")
         groups = [_task_group(index, entry) for index, entry in enumerate(groups)]
-        return cls(tasks, fields.get("duration_ms", 1000), tuple(groups))
+        hotplug = fields.get("hotplug", [])
+        if not isinstance(hotplug, list):
+            raise bad_argument("workload.hotplug", hotplug, "must be a list of objects with a `cpu`")
+        changes = (Hotplug.from_dict(f"workload.hotplug[{at}]", change) for at, change in enumerate(hotplug))
+        return cls(tasks, fields.get("duration_ms", 1000), tuple(groups), tuple(changes))
 
 
 def _task_group(index: int, entry: object) -> TaskGroup:

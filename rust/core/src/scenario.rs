@@ -10,9 +10,10 @@ use crate::kernels::spec::PolicySpec;
 use crate::pelt::PeltTable;
 use crate::sim::Setup;
 use crate::sim::cost::CostModel;
+use crate::sim::hotplug::Plugged;
 use crate::sim::tunables::{Features, TunableSettings};
 use crate::topology::{DomainRules, MachineSpec, build_sched_domains};
-use crate::workload::{Hackbench, Load, Tasks, Tbench};
+use crate::workload::{Action, Hackbench, Load, Tasks, Tbench};
 
 /// A machine with its costs, a kernel and a load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -207,6 +208,8 @@ impl Scenario {
         let online = self.machine.nr_cpus() - self.machine.offline.len();
         let mut tunables = self.kernel.tunables.resolve(online);
         tunables.numa_balancing &= kernel.o1.is_none();
+        let mut load = self.workload.load(&self.machine, &self.costs);
+        let plugged = self.plugged(rules, &mut load)?;
         Ok(Setup {
             domains: build_sched_domains(&self.machine, rules)?,
             machine: self.machine.clone(),
@@ -215,7 +218,34 @@ impl Scenario {
             pelt_table: PeltTable::new(tunables.pelt_half_life_ms)?,
             tunables,
             cost: self.costs.clone(),
-            load: self.workload.load(&self.machine, &self.costs),
+            load,
+            plugged,
         })
+    }
+
+    /// The states of the machine after its CPUs go off and come back; each once, as the load's actions then say.
+    fn plugged(&self, rules: &DomainRules, load: &mut Load) -> Result<Vec<Plugged>> {
+        let machines = match &self.workload {
+            WorkloadSpec::Hackbench(_) | WorkloadSpec::Tbench(_) => Vec::new(),
+            WorkloadSpec::Tasks(tasks) => tasks.machines_after(&self.machine),
+        };
+        let mut states: Vec<Plugged> = Vec::new();
+        let mut state_of = Vec::with_capacity(machines.len());
+        for machine in machines {
+            let known = states.iter().position(|state| state.machine == machine);
+            state_of.push(known.unwrap_or(states.len()));
+            if known.is_none() {
+                let online = machine.nr_cpus() - machine.offline.len();
+                let (domains, tunables) =
+                    (build_sched_domains(&machine, rules)?, self.kernel.tunables.resolve(online));
+                states.push(Plugged { machine, domains, tunables });
+            }
+        }
+        for (_, action) in &mut load.actions {
+            if let Action::Hotplug { state, .. } = action {
+                *state = state_of[*state];
+            }
+        }
+        Ok(states)
     }
 }

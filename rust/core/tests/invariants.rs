@@ -12,8 +12,10 @@ use schedlab_core::scenario::{KernelSpec, Scenario, WorkloadSpec};
 use schedlab_core::sim::cost::CostModel;
 use schedlab_core::sim::tunables::{Features, TunableSettings};
 use schedlab_core::topology::MachineSpec;
-use schedlab_core::workload::Hackbench;
 use schedlab_core::workload::hackbench::{Ipc, Mode};
+use schedlab_core::workload::hotplug::HotplugEntry;
+use schedlab_core::workload::{Hackbench, Tasks};
+use serde_json::{Value, json};
 
 /// Nodes of different sizes, threads a core, cores an LLC, CPUs offline and isolated, capacities, distances.
 fn machines() -> impl Strategy<Value = MachineSpec> {
@@ -162,6 +164,94 @@ fn workloads() -> impl Strategy<Value = Hackbench> {
             bytes,
             cgroup: false,
         })
+}
+
+/// An entry of a load of the user's own, by chance; `bits` say what beside the kind, `cpu` where it may be bound.
+fn entry((kind, bits, cpu, us): (u8, u16, u8, u32), machine: &MachineSpec) -> Value {
+    let bit = |at: u16| bits & 1 << at != 0;
+    let (run_us, sleep_us) = (20 + us % 3_000, 20 + us / 3_000 % 5_000);
+    let mut entry = match kind % 6 {
+        0 => json!({"kind": "hog"}),
+        1 | 2 => {
+            json!({"kind": "periodic", "run_us": run_us, "sleep_us": sleep_us, "spread_pct": bits % 100})
+        }
+        3 => json!({"kind": "barrier", "run_us": run_us, "wait": if bit(0) { "spin" } else { "futex" }}),
+        4 => json!({"kind": "pingpong", "run_us": run_us / 8 + 1}),
+        _ => json!({"kind": "fork", "run_us": run_us, "gap_us": sleep_us, "execs": bit(0)}),
+    };
+    let online: Vec<u32> =
+        (0..machine.nr_cpus() as u32).filter(|cpu| !machine.offline.contains(cpu)).collect();
+    let bound = online[usize::from(cpu) % online.len()];
+    entry["n"] = json!(1 + bits % 3);
+    entry["start_us"] = json!(us % 40_000);
+    entry["nice"] = json!(i32::from(bits % 40) - 20);
+    if kind % 6 < 3 && bit(1) && bit(2) {
+        (entry["policy"], entry["priority"], entry["mask"]) =
+            (json!("fifo"), json!(1 + bits % 99), json!([bound]));
+        return entry;
+    }
+    if bit(3) && bit(4) {
+        (entry["kthread"], entry["mask"]) = (json!(true), json!([bound]));
+    } else if bit(3) {
+        entry["mask"] =
+            json!(online.iter().filter(|&cpu| cpu % 3 != bound % 3).chain([&bound]).collect::<Vec<_>>());
+        entry["release"] = if bit(5) { json!({"at_us": us % 90_000, "mask": [bound]}) } else { Value::Null };
+    }
+    if bit(6) {
+        let (a, b) = (u32::from(bits % 1025), us % 1025);
+        (entry["uclamp_min"], entry["uclamp_max"]) = (json!(a.min(b)), json!(a.max(b)));
+    }
+    if bit(7) && bit(8) {
+        entry["group"] = json!(if bit(9) { "a" } else { "b" });
+    }
+    entry
+}
+
+/// A load of the user's own on a machine, with those of the changes of CPUs that are possible.
+fn own_load(entries: &[(u8, u16, u8, u32)], plugs: &[(u8, u32)], machine: &MachineSpec) -> Tasks {
+    let entries: Vec<Value> = entries.iter().map(|&parts| entry(parts, machine)).collect();
+    let tasks = serde_json::from_value(json!(entries)).expect("entries");
+    let mut load = Tasks { duration_ms: 100, tasks, groups: Vec::new(), hotplug: Vec::new() };
+    load.validate(machine).expect("a good load");
+    let mut plugs: Vec<(u32, u8)> = plugs.iter().map(|&(cpu, us)| (us % 110_000, cpu)).collect();
+    plugs.sort_unstable();
+    for (us, cpu) in plugs {
+        let cpu = u32::from(cpu) % machine.nr_cpus() as u32;
+        for online in [false, true] {
+            load.hotplug.push(HotplugEntry { at_us: i64::from(us), cpu, online });
+            if load.validate(machine).is_ok() {
+                break;
+            }
+            load.hotplug.pop();
+        }
+    }
+    load
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn hold_in_random_loads_while_cpus_come_and_go(
+        machine in machines(),
+        ranks in prop::option::of(prop::collection::vec(-3i32..3, 64)),
+        kernel in kernels(),
+        costs in costs(),
+        entries in prop::collection::vec(any::<(u8, u16, u8, u32)>(), 1..7),
+        plugs in prop::collection::vec(any::<(u8, u32)>(), 0..9),
+        seed in any::<u64>(),
+    ) {
+        let asym_priority = ranks.map_or(Vec::new(), |ranks| ranks[..machine.nr_cpus()].to_vec());
+        let machine = MachineSpec { asym_priority, ..machine };
+        let load = own_load(&entries, &plugs, &machine);
+        let changes = load.hotplug.len();
+        let scenario = Scenario { machine, costs, kernel, workload: WorkloadSpec::Tasks(load) };
+        let records = run_seeds(&scenario, &[seed], 1, &Progress::default())
+            .map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert!(changes > 0 || records[0].metrics.migrations_hotplug == 0);
+        let again = run_seeds(&scenario, &[seed], 1, &Progress::default()).unwrap();
+        prop_assert_eq!(everything(&again[0]), everything(&records[0]));
+    }
 }
 
 proptest! {

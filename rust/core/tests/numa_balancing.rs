@@ -32,7 +32,7 @@ fn scenario(kernel: &str, tunables: &Value, tasks: &Value, duration_ms: i64) -> 
         machine: two_nodes(),
         costs: CostModel::default(),
         kernel: KernelSpec { name: kernel.to_owned(), tunables, ..KernelSpec::default() },
-        workload: WorkloadSpec::Tasks(Tasks { duration_ms, tasks, groups: Vec::new() }),
+        workload: WorkloadSpec::Tasks(Tasks { duration_ms, tasks, groups: Vec::new(), hotplug: Vec::new() }),
     }
 }
 

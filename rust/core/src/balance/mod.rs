@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 use crate::kernels::Kernel;
+use crate::kernels::capacity::Clamp;
 use crate::kernels::env::{
     CpuIdleType, FbqType, GroupType, IdlestEnv, LbEnv, LbView, MigrationType, PlacedTask, RqStats, SgLbStats,
     SrcQueue, SystemState, TaskNuma, TaskRef, TaskScan, TaskView, WakeAffineEnv, WakeCpu, WakeTarget,
@@ -940,6 +941,7 @@ impl SrcQueue for CaseQueue<'_> {
         TaskView {
             load: case.load,
             util: case.util,
+            clamp: Clamp::default(),
             age_ns: case.age_ns,
             running: case.running,
             idle_policy: case.idle_policy,
@@ -1050,6 +1052,7 @@ impl IdlestCase {
             task: PlacedTask {
                 load: p.load,
                 util: p.util,
+                clamp: Clamp::default(),
                 runnable: p.runnable,
                 cpu: p.cpu,
                 new: p.new,

@@ -1,6 +1,7 @@
 //! What a decision may see: plain data, the same for the engine, the vectors, Python and hooks.
 
 use super::Kernel;
+use super::capacity::{Clamp, Demand, Room};
 use crate::cpumask::CpuMask;
 use crate::topology::{SchedDomain, SchedGroup};
 
@@ -83,6 +84,12 @@ impl RqStats {
         let next = |cpu: usize| self.next_sibling[cpu] as usize;
         std::iter::successors(Some(next(cpu)), move |&sibling| Some(next(sibling)))
             .take_while(move |&sibling| sibling != cpu)
+    }
+
+    /// What a CPU has for a task.
+    #[inline]
+    pub fn room(&self, cpu: usize) -> Room {
+        Room { capacity: self.capacity[cpu], capacity_orig: self.capacity_orig[cpu] }
     }
 
     /// kernel/sched/fair.c, v6.12, is_core_idle(): whether the other threads of a CPU's core are idle.
@@ -521,6 +528,8 @@ pub struct TaskView<'a> {
     pub load: u64,
     /// `task_util_est()`.
     pub util: u64,
+    /// Bounds of it.
+    pub clamp: Clamp,
     /// Time since the task last started to run, ns: the queue's clock less `exec_start`.
     pub age_ns: i64,
     /// The task runs just now.
@@ -544,6 +553,12 @@ pub struct TaskView<'a> {
 }
 
 impl TaskView<'_> {
+    /// What the task needs.
+    #[inline]
+    pub fn demand(&self) -> Demand {
+        Demand { util: self.util, clamp: self.clamp }
+    }
+
     /// Whether the task may run on `cpu`.
     #[inline]
     pub fn may_run_on(&self, cpu: usize) -> bool {
@@ -688,6 +703,8 @@ pub struct PlacedTask<'a> {
     pub load: u64,
     /// `task_util_est()`: what must fit, and what the task's CPU already counts.
     pub util: u64,
+    /// Bounds of it.
+    pub clamp: Clamp,
     /// Its `runnable_avg`.
     pub runnable: u64,
     /// Its present or previous CPU (`task_cpu()`).
@@ -702,6 +719,14 @@ pub struct PlacedTask<'a> {
     pub unrestricted: bool,
     /// `numa_preferred_nid`.
     pub preferred_node: Option<u32>,
+}
+
+impl PlacedTask<'_> {
+    /// What the task needs.
+    #[inline]
+    pub fn demand(&self) -> Demand {
+        Demand { util: self.util, clamp: self.clamp }
+    }
 }
 
 /// The state of one `find_idlest_group()`.

@@ -9,6 +9,7 @@
     reason = "a table names its base even where nothing is left to take from it"
 )]
 
+pub mod capacity;
 pub mod cfs;
 pub mod eevdf;
 pub mod env;
@@ -32,9 +33,10 @@ pub mod v6_12;
 
 use std::fmt;
 
+use self::capacity::{Demand, Fit, MisfitEnv, Room};
 use self::env::{
-    BalanceRules, GroupType, IdlestEnv, LbEnv, SdLbStats, SgLbStats, SrcQueue, TaskView, WakeAffineEnv,
-    WakeCapEnv, WakeTarget,
+    BalanceRules, GroupType, IdlestEnv, LbEnv, LbView, SdLbStats, SgLbStats, SrcQueue, TaskView,
+    WakeAffineEnv, WakeCapEnv, WakeTarget,
 };
 use self::numa::faults::{PageFault, VmaScan};
 use self::numa::{NumaEnv, NumaStats, NumaTask, NumaType};
@@ -46,6 +48,7 @@ use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 use crate::pelt::{PeltForm, SchedAvg};
 use crate::sim::rq::{CfsRq, SchedEntity, TaskId};
+use crate::topology::SchedDomain;
 
 /// The generations, oldest first.
 pub static REGISTRY: &[&Kernel] = &[
@@ -79,6 +82,8 @@ pub struct Kernel {
     pub numa: Numa,
     /// The decisions of the O(1) scheduler; where they are, nothing of the fair class above is asked.
     pub o1: Option<O1>,
+    /// CPUs of different capacity or priority.
+    pub capacity: Capacity,
 }
 
 impl Kernel {
@@ -101,6 +106,7 @@ impl Kernel {
         slots.extend(self.balance.slots());
         slots.extend(self.wakeup.slots());
         slots.extend(self.numa.slots());
+        slots.extend(self.capacity.slots());
         slots
     }
 
@@ -127,6 +133,7 @@ impl Kernel {
             || self.balance.take(name, &from.balance)
             || self.wakeup.take(name, &from.wakeup)
             || self.numa.take(name, &from.numa)
+            || self.capacity.take(name, &from.capacity)
         {
             return Ok(self);
         }
@@ -359,6 +366,19 @@ slot_table! {
         should_numa_migrate_memory: fn(&PageFault<'_>) -> bool,
         /// Whether a mapping is scanned for the task at all.
         vma_is_accessed: fn(&VmaScan) -> bool,
+    }
+}
+
+slot_table! {
+    /// CPUs of different capacity or priority: whether a task fits one, and who hears of it.
+    Capacity {
+        /// Whether what a task needs fits what a CPU has.
+        util_fits_cpu: fn(Demand, Room) -> Fit,
+        /// The load of a running fair task that does not fit its CPU, 0 if it does (`misfit_task_load`).
+        update_misfit_status: fn(&MisfitEnv<'_>) -> u64,
+        /// Whether a tickless CPU of an asym-packing domain is reason enough to balance: (machine, domain, that CPU, the
+        /// busy CPU whose tick asks).
+        nohz_kick_asym: fn(&LbView<'_>, &SchedDomain, usize, usize) -> bool,
     }
 }
 

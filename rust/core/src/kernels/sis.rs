@@ -1,6 +1,7 @@
 //! The fast wake-up path: an idle CPU near the target, in the order of v5.4 to v5.7.
 
 use super::Kernel;
+use super::capacity::{Demand, Fit};
 use super::env::{RqStats, SystemState};
 use crate::cpumask::CpuMask;
 use crate::sim::tunables::Features;
@@ -67,10 +68,12 @@ pub struct IdleSearch<'a> {
     pub this_cpu: usize,
     /// `p->recent_used_cpu`, rewritten when it is chosen (v6.12: always).
     pub recent_used_cpu: &'a mut u16,
-    /// `task_util_est()` of the task.
-    pub task_util: u64,
+    /// What the task needs.
+    pub demand: Demand,
     /// The waker is a kernel thread bound to its CPU.
     pub per_cpu_kthread: bool,
+    /// The waker wakes the task itself: no interrupt does while it runs (`in_task()`).
+    pub in_task: bool,
     /// By LLC id: some core may be idle (`sd_llc_shared->has_idle_cores`).
     pub has_idle_cores: &'a mut [bool],
     /// By LLC id: how many CPUs a search may look at (`sd_llc_shared->nr_idle_scan`, v6.12).
@@ -95,6 +98,11 @@ impl IdleSearch<'_> {
     #[inline]
     pub(super) fn may_run_on(&self, cpu: usize) -> bool {
         self.allowed.is_none_or(|allowed| allowed.test(cpu))
+    }
+
+    /// Whether the task fits a CPU.
+    pub(super) fn fit(&self, cpu: usize) -> Fit {
+        (self.kernel.capacity.util_fits_cpu.f)(self.demand, self.rqs.room(cpu))
     }
 
     /// cpus_share_cache().
@@ -200,11 +208,7 @@ pub fn select_idle_sibling_asym(
 }
 
 /// kernel/sched/fair.c, v5.7, select_idle_capacity(): the first idle CPU that the task fits, else the largest idle one.
-pub(super) fn select_idle_capacity(
-    search: &mut IdleSearch<'_>,
-    span: &CpuMask,
-    target: usize,
-) -> Option<usize> {
+fn select_idle_capacity(search: &mut IdleSearch<'_>, span: &CpuMask, target: usize) -> Option<usize> {
     let mut best = None;
     let mut best_capacity = 0;
     for cpu in span.iter_wrap(target) {
@@ -216,7 +220,7 @@ pub(super) fn select_idle_capacity(
             continue;
         }
         let capacity = search.rqs.capacity[cpu];
-        if search.task_util * 1280 < capacity * 1024 {
+        if search.fit(cpu) == Fit::Yes {
             return Some(cpu);
         }
         if capacity > best_capacity {

@@ -1,5 +1,6 @@
 //! Tests of the searches for an idle CPU: each names the step of select_idle_sibling() that it is about.
 
+use super::capacity::{Clamp, Demand};
 use super::env::{RqStats, SystemState};
 use super::sis::{IdleSearch, PlacementRule};
 use super::{Kernel, v5_4, v5_7, v6_12};
@@ -19,6 +20,9 @@ struct Machine {
     avg_scan_cost: u64,
     recent_used_cpu: u16,
     allowed: Option<CpuMask>,
+    clamp: Clamp,
+    per_cpu_kthread: bool,
+    in_task: bool,
     scanned: u32,
 }
 
@@ -50,6 +54,9 @@ impl Machine {
             avg_scan_cost: 0,
             recent_used_cpu: 0,
             allowed: None,
+            clamp: Clamp::default(),
+            per_cpu_kthread: false,
+            in_task: true,
             scanned: 0,
             domains,
         }
@@ -71,8 +78,9 @@ impl Machine {
             allowed: self.allowed.as_ref(),
             this_cpu: 0,
             recent_used_cpu: &mut self.recent_used_cpu,
-            task_util: 300,
-            per_cpu_kthread: false,
+            demand: Demand { util: 300, clamp: self.clamp },
+            per_cpu_kthread: self.per_cpu_kthread,
+            in_task: self.in_task,
             has_idle_cores: &mut self.has_idle_cores,
             nr_idle_scan: &self.nr_idle_scan,
             avg_idle: self.avg_idle,
@@ -213,4 +221,42 @@ fn v6_12_takes_an_idle_target_only_if_the_task_fits() {
     let of = |kernel| Machine::new(kernel, &spec).idle(&[0, 3]).search(0, 0);
     assert_eq!(of(v5_4::KERNEL), (0, PlacementRule::TargetIdle));
     assert_eq!(of(v6_12::KERNEL), (3, PlacementRule::AsymCapacity));
+}
+
+#[test]
+fn of_cpus_that_are_too_small_for_a_boost_the_one_that_could_give_most_is_chosen() {
+    // The task needs 300; CPU 2 has lost half of its 900 to others, CPU 3 is a whole one of 800.
+    let spec = MachineSpec {
+        arch: "arm64".to_owned(),
+        capacity: vec![250, 1024, 900, 800],
+        ..MachineSpec::uniform("three-kinds", 4)
+    };
+    let search = |kernel, min, idle: &[usize]| {
+        let mut machine = Machine::new(kernel, &spec).idle(idle);
+        machine.rqs.capacity[2] = 450;
+        machine.clamp = Clamp { min, max: 1024 };
+        machine.search(0, 0).0
+    };
+    // select_idle_capacity(): 300 fits 450 with a fifth to spare, and comes first from CPU 0 on.
+    assert_eq!([v5_7::KERNEL, v6_12::KERNEL].map(|kernel| search(kernel, 0, &[2, 3])), [2, 2]);
+    // A boost to 1024 fits neither. v5.7 takes what has most left, v6.12 what could give most.
+    assert_eq!([v5_7::KERNEL, v6_12::KERNEL].map(|kernel| search(kernel, 1024, &[2, 3])), [3, 2]);
+    // Which is still better than a CPU that the task does not fit even without its boost.
+    assert_eq!(search(v6_12::KERNEL, 1024, &[0, 3]), 3);
+    assert_eq!(search(v6_12::KERNEL, 1024, &[1, 2]), 1);
+}
+
+#[test]
+fn a_bound_kernel_thread_keeps_its_wakee_unless_an_interrupt_woke_it() {
+    let search = |kernel, in_task| {
+        let mut machine = Machine::new(kernel, &eight_cpus()).idle(&[5]);
+        (machine.per_cpu_kthread, machine.in_task) = (true, in_task);
+        machine.rqs.nr_running[0] = 1;
+        machine.search(0, 0)
+    };
+    assert_eq!(search(v5_4::KERNEL, true), (5, PlacementRule::IdleCpu));
+    assert_eq!(search(v5_7::KERNEL, true), (0, PlacementRule::KthreadStack));
+    assert_eq!(search(v5_7::KERNEL, false), (0, PlacementRule::KthreadStack));
+    assert_eq!(search(v6_12::KERNEL, true), (0, PlacementRule::KthreadStack));
+    assert_eq!(search(v6_12::KERNEL, false), (5, PlacementRule::IdleCpu));
 }

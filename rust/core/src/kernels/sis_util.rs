@@ -1,6 +1,7 @@
 //! The fast wake-up path of v6.12: an idle CPU near the target, searched for as far as the LLC's utilization lets hope.
 
-use super::sis::{IdleSearch, PlacementRule, select_idle_capacity};
+use super::capacity::Fit;
+use super::sis::{IdleSearch, PlacementRule};
 use crate::cpumask::CpuMask;
 use crate::topology::{SchedDomain, SdFlags};
 
@@ -25,6 +26,7 @@ pub fn select_idle_sibling(
         prev_near = Some(prev);
     }
     if search.per_cpu_kthread
+        && search.in_task
         && prev == search.this_cpu
         && search.rqs.nr_running[prev] <= 1
         && asym_fits_cpu(search, prev)
@@ -77,7 +79,34 @@ pub fn select_idle_sibling(
 
 /// kernel/sched/fair.c, v6.12, asym_fits_cpu(): where CPUs have different capacities, whether the task fits this one.
 fn asym_fits_cpu(search: &IdleSearch<'_>, cpu: usize) -> bool {
-    !search.system.asym_capacity || search.task_util * 1280 < search.rqs.capacity[cpu] * 1024
+    !search.system.asym_capacity || search.fit(cpu) == Fit::Yes
+}
+
+/// kernel/sched/fair.c, v6.12, select_idle_capacity(): the first idle CPU that the task fits; else of those that fit it best
+/// the largest.
+fn select_idle_capacity(search: &mut IdleSearch<'_>, span: &CpuMask, target: usize) -> Option<usize> {
+    let mut best = None;
+    let mut best_is = (Fit::No, 0);
+    for cpu in span.iter_wrap(target) {
+        if !search.may_run_on(cpu) {
+            continue;
+        }
+        search.scanned += 1;
+        if !search.is_idle(cpu) {
+            continue;
+        }
+        let (fit, room) = (search.fit(cpu), search.rqs.room(cpu));
+        let capacity = match fit {
+            Fit::Yes => return Some(cpu),
+            // The bound is about what the CPU could give, not about what is left.
+            Fit::ButForMin => room.capacity_orig,
+            Fit::No => room.capacity,
+        };
+        if (fit, capacity) > best_is {
+            (best, best_is) = (Some(cpu), (fit, capacity));
+        }
+    }
+    best
 }
 
 /// kernel/sched/core.c, v6.12, cpus_share_resources(), true on machines without clusters: whether two CPUs of

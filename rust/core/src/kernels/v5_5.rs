@@ -2,6 +2,7 @@
 //!
 //! Later generations build on this table. What the rework left alone is in v5.4's.
 
+use super::capacity::{Fit, Room};
 use super::env::{GroupType, IdlestEnv, LbEnv, MigrationType, SdLbStats, SgLbStats, SrcQueue, TaskView};
 use super::sis::select_idle_sibling;
 use super::v5_4::{
@@ -401,10 +402,13 @@ pub(super) fn amount_to_move(env: &LbEnv<'_>, p: &TaskView<'_>, least_load: u64)
             (util <= env.imbalance).then_some(util)
         }
         MigrationType::Task => Some(1),
-        MigrationType::Misfit => {
-            (!fits_capacity(p.util, env.rqs.capacity[env.src_cpu])).then_some(env.imbalance)
-        }
+        MigrationType::Misfit => is_misfit_of_source(env, p).then_some(env.imbalance),
     }
+}
+
+/// Whether the task does not fit the CPU that it would be pulled from.
+pub(super) fn is_misfit_of_source(env: &LbEnv<'_>, p: &TaskView<'_>) -> bool {
+    (env.kernel.capacity.util_fits_cpu.f)(p.demand(), env.rqs.room(env.src_cpu)) != Fit::Yes
 }
 
 /// kernel/sched/fair.c, v5.5, find_idlest_group().
@@ -560,7 +564,9 @@ pub(super) fn sum_without_task(env: &IdlestEnv<'_>, index: usize) -> SgLbStats {
             sgs.idle_cpus += u32::from(rqs.nr_running[cpu] == 1);
         }
     }
-    let misfit = env.sd.flags.has(SdFlags::ASYM_CPUCAPACITY) && !fits_capacity(p.util, group.max_capacity);
+    let biggest = Room { capacity: group.max_capacity, capacity_orig: group.max_capacity };
+    let misfit = env.sd.flags.has(SdFlags::ASYM_CPUCAPACITY)
+        && (env.view.kernel.capacity.util_fits_cpu.f)(p.demand(), biggest) != Fit::Yes;
     sgs.group_misfit_task_load = u64::from(misfit);
     sgs
 }

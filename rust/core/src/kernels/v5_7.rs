@@ -14,7 +14,7 @@
 use super::env::{GroupType, IdlestEnv, LbEnv, MigrationType, SdLbStats, SgLbStats, SrcQueue, WakeCapEnv};
 use super::patches::{numa_lb_reconcile, runnable_avg};
 use super::sis::select_idle_sibling_asym;
-use super::{Balance, Kernel, Wakeup, v5_4, v5_5};
+use super::{Balance, Kernel, Wakeup, capacity, v5_4, v5_5};
 use crate::slot;
 
 /// The generation.
@@ -47,6 +47,7 @@ pub const KERNEL: Kernel = Kernel {
         ..runnable_avg::KERNEL.wakeup
     },
     numa: numa_lb_reconcile::KERNEL.numa,
+    capacity: capacity::V5_7,
     ..runnable_avg::KERNEL
 };
 

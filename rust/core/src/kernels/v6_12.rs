@@ -14,6 +14,7 @@
 //! * NUMA placement, [by the time that tasks wait](super::numa::v6_12), too.
 //! * Around the decisions see [`balance_rules`]; an active balance needs a pull that counts tasks.
 
+use super::capacity::Fit;
 use super::env::{
     BalanceRules, CpuIdleType, GroupType, IdlestEnv, LbEnv, MigrationType, SdLbStats, SgLbStats, SrcQueue,
     TaskView, WakeAffineEnv, WakeTarget,
@@ -22,9 +23,9 @@ use super::patches::runnable_avg;
 use super::sis_util::select_idle_sibling;
 use super::v5_4::{
     SCHED_CAPACITY_SCALE, avg_load, capacity_is_reduced, detach_by, domain_avg_load, fbq_classify_rq,
-    fits_capacity, leaves_reduced_capacity, migrate_degrades_locality, overutilized_after, runs_within,
+    leaves_reduced_capacity, migrate_degrades_locality, overutilized_after, runs_within,
 };
-use super::{Balance, Kernel, Wakeup, eevdf, numa, v5_4, v5_5, v5_7};
+use super::{Balance, Kernel, Wakeup, capacity, eevdf, numa, v5_4, v5_5, v5_7};
 use crate::slot;
 use crate::topology::{SchedGroup, SdFlags};
 
@@ -106,6 +107,7 @@ pub const KERNEL: Kernel = Kernel {
         ..v5_7::KERNEL.wakeup
     },
     numa: numa::v6_12::NUMA,
+    capacity: capacity::V6_12,
     ..v5_7::KERNEL
 };
 
@@ -513,9 +515,7 @@ fn amount_to_move(env: &LbEnv<'_>, p: &TaskView<'_>) -> Option<i64> {
         MigrationType::Load => fitting(p.load.max(1).cast_signed()),
         MigrationType::Util => fitting(p.util.cast_signed()),
         MigrationType::Task => Some(1),
-        MigrationType::Misfit => {
-            (!fits_capacity(p.util, env.rqs.capacity[env.src_cpu])).then_some(env.imbalance)
-        }
+        MigrationType::Misfit => v5_5::is_misfit_of_source(env, p).then_some(env.imbalance),
     }
 }
 
@@ -575,9 +575,9 @@ fn stays_near_memory(env: &IdlestEnv<'_>, local: &SgLbStats, idlest: &SgLbStats)
 /// kernel/sched/fair.c, v6.12, update_sg_wakeup_stats().
 fn update_sg_wakeup_stats(env: &IdlestEnv<'_>, index: usize) -> SgLbStats {
     let mut sgs = runnable_avg::sum_without_task(env, index);
-    let (capacity, util) = (&env.view.rqs.capacity, env.task.util);
-    let misfit = env.sd.flags.has(SdFlags::ASYM_CPUCAPACITY)
-        && !env.group(index).span.iter().any(|cpu| fits_capacity(util, capacity[cpu]));
+    let (view, demand) = (&env.view, env.task.demand());
+    let fits = |cpu: usize| (view.kernel.capacity.util_fits_cpu.f)(demand, view.rqs.room(cpu)) == Fit::Yes;
+    let misfit = env.sd.flags.has(SdFlags::ASYM_CPUCAPACITY) && !env.group(index).span.iter().any(fits);
     sgs.group_misfit_task_load = u64::from(misfit);
     v5_7::finish_wakeup_stats(env, index, &mut sgs);
     sgs

@@ -65,6 +65,8 @@ pub enum What {
     Wakeup(Placed),
     /// Where a new task goes.
     Fork(Placed),
+    /// A task that executes another program was placed.
+    Exec(Placed),
     /// A pass of load balancing over a domain.
     Balance(Box<Pass>),
     /// Which task active balance pushes off this CPU.
@@ -360,7 +362,9 @@ impl Decision {
     /// the answer: only the CPU has consequences.
     pub fn parts_from(&self, other: &Self) -> bool {
         let alike = match (&self.what, &other.what) {
-            (What::Wakeup(a), What::Wakeup(b)) | (What::Fork(a), What::Fork(b)) => {
+            (What::Wakeup(a), What::Wakeup(b))
+            | (What::Fork(a), What::Fork(b))
+            | (What::Exec(a), What::Exec(b)) => {
                 let question =
                     |placed: &Placed| (placed.asked.task, placed.asked.waker, placed.asked.prev_cpu);
                 question(a) == question(b) && a.answer.cpu == b.answer.cpu
@@ -402,7 +406,7 @@ impl Decisions {
         let of_a_kind = match self.wanted.kinds {
             Kinds::All => true,
             Kinds::Balance => matches!(what, What::Balance(_)),
-            Kinds::Placement => matches!(what, What::Wakeup(_) | What::Fork(_)),
+            Kinds::Placement => matches!(what, What::Wakeup(_) | What::Fork(_) | What::Exec(_)),
         };
         if !of_a_kind {
             return;

@@ -86,6 +86,10 @@ metrics! {
     memory_touches "count",
     /// Those on another node.
     memory_touches_remote "count",
+    /// Running tasks that exec placement sent to another CPU.
+    migrations_exec "count",
+    /// Tasks pushed off a CPU that went off.
+    migrations_hotplug "count",
     /// Wake-ups that preempted the running task.
     preemptions_wakeup "count",
     /// Ticks that ended the running task's slice.
@@ -248,8 +252,16 @@ pub struct Record {
     pub cpus: Vec<CpuCounters>,
     /// By CPU and level.
     pub domains: Vec<Vec<DomainCounters>>,
+    /// Names of the levels, by index of `classification`.
+    names: Vec<String>,
     /// CPU and level to index of `classification`.
     level_index: Vec<Vec<usize>>,
+    /// The same as it was at the start, once the machine has got new domains.
+    start_index: Option<Vec<Vec<usize>>>,
+    /// CPU and level to index of `domains`; empty while the domains are those of the start.
+    slots: Vec<Vec<usize>>,
+    /// What has no place there.
+    dropped: DomainCounters,
     /// The benchmark's clock runs: the integrals grow.
     timing: bool,
     /// Time up to which the integrals are complete.
@@ -306,7 +318,11 @@ impl Record {
                 .iter()
                 .map(|hierarchy| vec![DomainCounters::default(); hierarchy.len()])
                 .collect(),
+            names,
             level_index,
+            start_index: None,
+            slots: Vec::new(),
+            dropped: DomainCounters::default(),
             timing: false,
             integrated_ns: now,
             idle_cpus: nr_online,
@@ -341,6 +357,30 @@ impl Record {
             self.metrics.idle_ns += (self.idle_cpus * span) as i64;
             self.metrics.idle_while_overloaded_ns += (self.idle_cpus.min(self.waiting_tasks) * span) as i64;
         }
+    }
+
+    /// An idle CPU came or went.
+    pub fn cpu_online(&mut self, now: u64, online: bool) {
+        self.integrate(now);
+        self.idle_cpus = if online { self.idle_cpus + 1 } else { self.idle_cpus - 1 };
+    }
+
+    /// The machine has new domains: from now on, a level counts for the one of its name at the start, or for the
+    /// highest that there was.
+    pub fn rebuilt(&mut self, domains: &SchedDomains) {
+        let start = self.start_index.get_or_insert_with(|| std::mem::take(&mut self.level_index));
+        let last = self.names.len().wrapping_sub(1);
+        let index_of = |name: &String| self.names.iter().position(|other| other == name).unwrap_or(last);
+        self.level_index = (domains.per_cpu.iter())
+            .map(|hierarchy| level_names_of(hierarchy).iter().map(index_of).collect())
+            .collect();
+        let slot_in = |start: &Vec<usize>, index: &usize| {
+            let same = start.iter().position(|other| other == index);
+            same.unwrap_or_else(|| start.len().wrapping_sub(1))
+        };
+        let slots_of =
+            |(levels, start): (&Vec<usize>, _)| levels.iter().map(|index| slot_in(start, index)).collect();
+        self.slots = self.level_index.iter().zip(&*start).map(slots_of).collect();
     }
 
     /// A queue's number of tasks changed.
@@ -392,19 +432,20 @@ impl Record {
             return;
         }
         if let Some(level) = domains.per_cpu[this_cpu].iter().position(|sd| sd.span.test(cpu)) {
-            self.domains[this_cpu][level].ttwu_wake_remote += 1;
+            self.domain(this_cpu, level).ttwu_wake_remote += 1;
         }
     }
 
     /// The counters of one domain.
     #[inline]
     pub fn domain(&mut self, cpu: usize, level: usize) -> &mut DomainCounters {
-        &mut self.domains[cpu][level]
+        let slot = if self.slots.is_empty() { level } else { self.slots[cpu][level] };
+        self.domains[cpu].get_mut(slot).unwrap_or(&mut self.dropped)
     }
 
     /// A balance pass starts.
     pub fn lb_count(&mut self, cpu: usize, level: usize, idle: CpuIdleType) {
-        self.domains[cpu][level].lb_count[idle_index(idle)] += 1;
+        self.domain(cpu, level).lb_count[idle_index(idle)] += 1;
         *match idle {
             CpuIdleType::Idle => &mut self.metrics.balance_idle,
             CpuIdleType::NotIdle => &mut self.metrics.balance_busy,
@@ -414,7 +455,7 @@ impl Record {
 
     /// A balance pass pulled tasks.
     pub fn pulled(&mut self, cpu: usize, level: usize, idle: CpuIdleType, tasks: u64) {
-        self.domains[cpu][level].lb_gained[idle_index(idle)] += tasks;
+        self.domain(cpu, level).lb_gained[idle_index(idle)] += tasks;
         *match idle {
             CpuIdleType::Idle => &mut self.metrics.migrations_idle,
             CpuIdleType::NotIdle => &mut self.metrics.migrations_busy,
@@ -426,7 +467,9 @@ impl Record {
     pub fn classification(&mut self, cpu: usize, level: usize, stats: &SgLbStats) {
         if self.timing {
             let bucket = (stats.sum_nr_running as usize).min(NR_BUCKETS - 1);
-            self.classification[self.level_index[cpu][level]][stats.group_type as usize][bucket] += 1;
+            if let Some(counts) = self.classification.get_mut(self.level_index[cpu][level]) {
+                counts[stats.group_type as usize][bucket] += 1;
+            }
         }
     }
 }

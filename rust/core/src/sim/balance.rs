@@ -13,13 +13,13 @@ use super::src_queue::{EngineQueue, Locality};
 use crate::cpumask::CpuMask;
 use crate::kernels::eevdf::clock_of;
 use crate::kernels::env::{CpuIdleType, GroupType, LbEnv, LbView, MigrationType, SrcQueue, TaskScan};
-use crate::topology::SdFlags;
+use crate::topology::{SchedDomain, SdFlags};
 
 /// Longest interval while all tasks are pinned, ms (`MAX_PINNED_INTERVAL`).
 const MAX_PINNED_INTERVAL_MS: u64 = 512;
 
 /// Attempts at newidle balance over which the share of successes is counted.
-pub(super) const NEWIDLE_CALLS: u32 = 1024;
+const NEWIDLE_CALLS: u32 = 1024;
 
 /// What changes of a domain while a run goes on: the dynamic half of `struct sched_domain`.
 #[derive(Clone, Debug)]
@@ -43,6 +43,20 @@ pub struct SdState {
 }
 
 impl SdState {
+    /// sd_init(): a domain that was last balanced now.
+    pub(super) fn new(sd: &SchedDomain, jiffies: u64) -> Self {
+        Self {
+            last_balance: jiffies,
+            balance_interval_ms: sd.min_interval_ms,
+            nr_balance_failed: 0,
+            max_newidle_lb_cost: 0,
+            next_decay_max_lb_cost: jiffies,
+            newidle_call: NEWIDLE_CALLS / 2,
+            newidle_success: NEWIDLE_CALLS / 2,
+            newidle_ratio: NEWIDLE_CALLS / 2,
+        }
+    }
+
     /// update_newidle_stats(): an attempt, and what success it counts for.
     fn note_newidle(&mut self, success: u32) {
         self.newidle_call += 1;
@@ -226,6 +240,9 @@ impl Sim<'_> {
         let outcome = loop {
             // One try: choose a group and a CPU in it, pull.
             self.refresh_nohz_stats(cpu, level, idle);
+            if self.group_capacities.is_some() {
+                self.refresh_group_capacity(cpu, level, idle);
+            }
             let (mut env, group, source) = {
                 let mut env = lb_env!(self, sd, cpu, level, idle, excluded);
                 if !(env.kernel.balance.should_we_balance.f)(&env) {
@@ -254,9 +271,9 @@ impl Sim<'_> {
             all_pinned = false;
             counts = idle != CpuIdleType::NewlyIdle
                 && (self.balance_rules.misfit_failure_counts || env.migration_type != MigrationType::Misfit);
-            if self.rqs[source].cfs.h_nr_running > 1 {
+            if self.rqs[source].nr_running() > 1 {
                 env.scan = TaskScan {
-                    loop_max: self.tunables.nr_migrate.min(self.rqs[source].cfs.h_nr_running),
+                    loop_max: self.tunables.nr_migrate.min(self.rqs[source].nr_running()),
                     ..TaskScan::default()
                 };
                 ld_moved += self.pull_tasks(cpu, level, idle, &mut excluded, &mut env);
@@ -452,7 +469,7 @@ impl Sim<'_> {
         let target = usize::from(self.rqs[cpu].push_cpu);
         self.rqs[cpu].active_balance = false;
         let level = self.topo.per_cpu[target].iter().position(|sd| sd.span.test(cpu));
-        let Some(level) = level.filter(|_| self.rqs[cpu].cfs.h_nr_running > 0) else { return };
+        let Some(level) = level.filter(|_| self.rqs[cpu].nr_running() > 0) else { return };
         let sd = &self.topo.per_cpu[target][level];
         self.record.domain(target, level).alb_count += 1;
         self.update_rq_clock(cpu);
@@ -520,10 +537,13 @@ impl Sim<'_> {
         self.update_rq_clock(cpu);
         self.update_blocked_groups(cpu);
         self.update_cfs_rq_load_avg(QueueId::root(cpu));
+        if self.group_capacities.is_some() {
+            self.update_rt_avg(cpu, self.rqs[cpu].rt.curr != NO_TASK);
+        }
         let jiffies = self.jiffies();
         let rq = &mut self.rqs[cpu];
         rq.last_blocked_load_update_tick = jiffies;
-        if rq.cfs.avg.load_avg == 0 && rq.cfs.avg.util_avg == 0 {
+        if (rq.cfs.avg.load_avg, rq.cfs.avg.util_avg, rq.rt.avg.util_avg) == (0, 0, 0) {
             rq.has_blocked_load = false;
         }
     }

@@ -191,6 +191,61 @@ fn changes_of_partner_are_counted_and_halved_after_a_second() {
     assert_eq!(wake(&mut sim, 1), 3);
 }
 
+/// Task 0, perhaps a kernel thread bound to CPU 0, runs there and wakes task 1, which ran there before: where it goes.
+fn woken_by_a_kernel_thread(kernel: &str, kthread: bool, by_interrupt: bool) -> usize {
+    let setup = dual_quad_under(kernel, 2);
+    let mut sim = Sim::at_rest(&setup);
+    sim.tasks[0].kthread = kthread;
+    sim.tasks[0].allowed = Some(Box::new(CpuMask::from_cpus(8, [0])));
+    sim.run_on(0, 0);
+    sim.sleep_on(0, 1);
+    // It has slept for so long that its dequeue is over.
+    sim.tasks[1].se.sched_delayed = false;
+    sim.this_cpu = 0;
+    sim.in_interrupt = by_interrupt;
+    assert!(sim.try_to_wake_up(0, 0, 1, false));
+    usize::from(sim.tasks[1].cpu)
+}
+
+#[test]
+fn a_kernel_thread_bound_to_a_cpu_leaves_its_wakee_there() {
+    // select_idle_sibling() from 5.5 on; with others, the next idle CPU of the cache is as good.
+    assert_eq!(woken_by_a_kernel_thread("v5.7", true, false), 0);
+    assert_ne!(woken_by_a_kernel_thread("v5.7", false, false), 0);
+    assert_ne!(woken_by_a_kernel_thread("v5.4", true, false), 0);
+    // v6.12 asks whether the thread itself wakes, or an interrupt on top of it.
+    assert_eq!(woken_by_a_kernel_thread("v6.12", true, false), 0);
+    assert_ne!(woken_by_a_kernel_thread("v6.12", true, true), 0);
+    assert_eq!(woken_by_a_kernel_thread("v5.7", true, true), 0);
+}
+
+/// Whether the task that runs on CPU 0, where `waiting` others wait, goes elsewhere at its exec.
+fn leaves_at_exec(kernel: &str, waiting: u32) -> bool {
+    let setup = dual_quad_under(kernel, 3);
+    let mut sim = Sim::at_rest(&setup);
+    sim.run_on(0, 0);
+    (1..=waiting).for_each(|task| sim.put(0, task));
+    let target = sim.sched_exec(0, 0);
+    let Some(target) = target else { return false };
+    sim.pause_step(0);
+    sim.tasks[0].remaining_ns = 7 * MS;
+    sim.exec_on(0, target);
+    assert_eq!((usize::from(sim.tasks[0].cpu), sim.tasks[0].remaining_ns), (target, 7 * MS));
+    assert_eq!((sim.rqs[0].cfs.nr_running, sim.rqs[target].cfs.nr_running), (waiting, 1));
+    assert_ne!(sim.rqs[0].curr, 0);
+    assert_eq!(sim.record.metrics.migrations_exec, 1);
+    true
+}
+
+#[test]
+fn a_task_that_executes_another_program_leaves_a_queue_for_an_idle_cpu() {
+    for kernel in ["v5.4", "v5.5", "v5.6", "v5.7", "v5.10", "v6.12"] {
+        assert!(!leaves_at_exec(kernel, 0), "{kernel}: without it its own CPU would idle, too");
+        assert!(leaves_at_exec(kernel, 1), "{kernel}");
+        assert!(leaves_at_exec(kernel, 2), "{kernel}");
+    }
+}
+
 #[test]
 fn a_waking_task_that_is_awake_is_left_alone() {
     let setup = dual_quad(2);
@@ -343,6 +398,38 @@ fn a_busy_cpu_kicks_the_first_tickless_one_if_two_tasks_are_there() {
     // nr_busy_cpus: two busy CPUs of one cache might find room in another one.
     assert_eq!(kick_after_a_tick(&[4, 5]), Some((0, KickWork::Balance)));
     assert_eq!(kick_after_a_tick(&[0, 4]), None);
+}
+
+#[test]
+fn where_cpus_differ_only_a_task_that_is_too_big_is_reason_to_kick() {
+    let kicked = |cpus: [usize; 2], util: u32| {
+        let llc: Vec<u32> = (0..8).map(|cpu| cpu / 4).collect();
+        let capacity = llc.iter().map(|&llc| if llc == 0 { 446 } else { 1024 }).collect();
+        let machine = MachineSpec {
+            arch: "arm64".to_owned(),
+            cluster: llc.clone(),
+            llc,
+            capacity,
+            ..MachineSpec::uniform("big-little", 8)
+        };
+        let kernel = KernelSpec { name: "v5.7".to_owned(), ..KernelSpec::default() };
+        let setup = setup_with(machine, kernel, &[0, 0]);
+        let mut sim = Sim::at_rest(&setup);
+        for (task, cpu) in cpus.into_iter().enumerate() {
+            sim.run_on(cpu, task as TaskId);
+            let avg = &mut sim.tasks[task].se.avg;
+            // LOAD_AVG_MAX: all of a signal that is full.
+            (avg.util_avg, avg.util_sum) = (u64::from(util), util * 47_742);
+        }
+        let mut kicked = false;
+        sim.advance(4 * MS, |sim| kicked |= sim.nohz.kicked == Some(KickWork::Balance));
+        kicked
+    };
+    // A fifth of room: 446 * 4 / 5 = 356. Two busy CPUs of a cache are no reason of their own.
+    assert!(!kicked([0, 1], 250));
+    assert!(kicked([0, 1], 400));
+    // On the biggest CPU a task is as well off as it can be.
+    assert!(!kicked([4, 5], 1000));
 }
 
 #[test]

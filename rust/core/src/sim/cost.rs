@@ -61,6 +61,8 @@ cost_model! {
     fork_ns: 60_000,
     /// Creation of a thread in the parent.
     thread_create_ns: 12_000,
+    /// execve(), the move to another CPU excluded.
+    exec_ns: 250_000,
     /// exit() of a process.
     exit_ns: 45_000,
     /// exit() of a thread.

@@ -13,6 +13,8 @@ pub(super) enum Next {
     Work(u64),
     /// It sleeps.
     Sleep,
+    /// It goes on on another CPU; what work its step takes is in `remaining_ns`.
+    Migrate(usize),
     /// It has exited.
     Exit,
 }
@@ -57,6 +59,8 @@ impl Sim<'_> {
             }
             Op::Sleep { .. } | Op::WaitStart | Op::Jump { .. } | Op::Barrier { .. } => (Phase::Work, 0),
             Op::ClockStart | Op::ClockStop => (Phase::Work, 0),
+            // Where it goes on is decided before anything is done.
+            Op::Exec => (Phase::Look, 0),
             Op::Exit => {
                 (Phase::Work, if self.threads { self.cost.thread_exit_ns } else { self.cost.exit_ns })
             }
@@ -217,6 +221,19 @@ impl Sim<'_> {
                 self.stopped = true;
                 self.next_op(task);
             }
+            (Phase::Look, Op::Exec) => {
+                let this = &mut self.tasks[task as usize];
+                this.program.phase = Phase::Work;
+                let work = this.rng.jitter(self.cost.exec_ns, self.cost.work_jitter_permille);
+                return match self.sched_exec(cpu, task) {
+                    Some(target) => {
+                        self.tasks[task as usize].remaining_ns = work;
+                        Next::Migrate(target)
+                    }
+                    None => Next::Work(work),
+                };
+            }
+            (Phase::Work, Op::Exec) => self.next_op(task),
             (Phase::Work, Op::Exit) => {
                 self.zombies += 1;
                 if self.reaper_sleeps {

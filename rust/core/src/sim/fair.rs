@@ -61,7 +61,7 @@ impl Sim<'_> {
     pub(super) fn update_idle_rq_clock_pelt(&mut self, cpu: usize) {
         let max = self.pelt_table.load_avg_max;
         let rq = &mut self.rqs[cpu];
-        if rq.cfs.avg.util_sum >= ((max - 1024) << 10) - max {
+        if rq.cfs.avg.util_sum + rq.rt.avg.util_sum >= ((max - 1024) << 10) - max {
             rq.lost_idle_time += rq.clock - rq.clock_pelt;
         }
     }
@@ -374,7 +374,7 @@ impl Sim<'_> {
     }
 
     /// The end of a delayed dequeue: the entity has paid what it owed, and leaves.
-    fn finish_delayed_dequeue(&mut self, queue: QueueId, entity: EntityId) {
+    pub(super) fn finish_delayed_dequeue(&mut self, queue: QueueId, entity: EntityId) {
         self.dequeue_entities(queue, entity, Why::Sleep);
         if entity < self.groups.nr_tasks {
             self.list_remove(usize::from(queue.cpu), entity);
@@ -821,10 +821,10 @@ impl Sim<'_> {
 
     /// The queue's number of tasks changed: mirrors, the overload flag, the idle state.
     pub(super) fn nr_running_changed(&mut self, cpu: usize) {
-        let nr_running = self.rqs[cpu].cfs.h_nr_running;
+        let nr_running = self.rqs[cpu].nr_running();
         let before = self.stats.nr_running[cpu];
         self.stats.nr_running[cpu] = nr_running;
-        self.stats.h_nr_running[cpu] = nr_running;
+        self.stats.h_nr_running[cpu] = self.rqs[cpu].cfs.h_nr_running;
         self.stats.util[cpu] = self.cpu_util(cpu);
         if before < 2 && nr_running >= 2 {
             self.overload = true;
@@ -836,7 +836,7 @@ impl Sim<'_> {
     /// idle_cpu(): nothing runs, nothing waits, nothing is on its way.
     pub(super) fn update_idle(&mut self, cpu: usize) {
         let rq = &self.rqs[cpu];
-        self.stats.idle[cpu] = rq.curr == NO_TASK && rq.cfs.h_nr_running == 0 && rq.wake_list.is_empty();
+        self.stats.idle[cpu] = rq.curr == NO_TASK && rq.nr_running() == 0 && rq.wake_list.is_empty();
         self.stats.ttwu_pending[cpu] = !rq.wake_list.is_empty();
     }
 

@@ -341,6 +341,7 @@ fn setup(kernel: &str, nr_cpus: usize, features: Features, load: Load) -> Setup 
     let rules = DomainRules::for_kernel(kernel).expect("a kernel with domains");
     let tunables = TunableSettings { hz: Some(1000), ..TunableSettings::default() }.resolve(nr_cpus);
     Setup {
+        plugged: Vec::new(),
         domains: build_sched_domains(&machine, rules).expect("domains"),
         machine,
         kernel: *Kernel::named(kernel).expect("a kernel"),

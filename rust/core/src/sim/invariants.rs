@@ -62,11 +62,14 @@ impl Sim<'_> {
         if rq.clock > self.now {
             return self.broken(format!("its clock is ahead, {} ns", rq.clock));
         }
-        if rq.cfs.h_nr_running != self.stats.nr_running[cpu] {
+        if rq.nr_running() != self.stats.nr_running[cpu] {
             let mirror = self.stats.nr_running[cpu];
-            return self.broken(format!("{} tasks in its queues, nr_running {mirror}", rq.cfs.h_nr_running));
+            return self.broken(format!("{} tasks in its queues, nr_running {mirror}", rq.nr_running()));
         }
         let running = self.running_task(cpu);
+        if rq.rt.curr != NO_TASK && (rq.curr != rq.rt.curr || rq.rt.queue.is_empty()) {
+            return self.broken(format!("runs task {}, its real-time queue says {}", rq.curr, rq.rt.curr));
+        }
         if running != NO_TASK && running != rq.curr {
             return self.broken(format!("runs task {}, its queue says {running}", rq.curr));
         }
@@ -103,8 +106,8 @@ impl Sim<'_> {
             return self
                 .broken(format!("it expects a utilization of {expects}, its tasks need {expected_util}"));
         }
-        if self.stats.idle[cpu] != (rq.curr == NO_TASK && rq.cfs.h_nr_running == 0 && rq.wake_list.is_empty())
-        {
+        let idle = rq.curr == NO_TASK && rq.nr_running() == 0 && rq.wake_list.is_empty();
+        if self.stats.idle[cpu] != (idle && self.online.test(cpu)) {
             return self.broken("its idle flag is wrong".to_owned());
         }
         Ok(())
@@ -220,6 +223,9 @@ impl Sim<'_> {
             self.count_in_arrays(&mut queued);
         }
         for rq in &self.rqs {
+            for &task in &rq.rt.queue {
+                queued[task as usize] += 1;
+            }
             for &(task, _) in &rq.wake_list {
                 travelling[task as usize] += 1;
             }
@@ -251,7 +257,8 @@ impl Sim<'_> {
                 TaskState::Sleeping => (usize::from(task.se.sched_delayed), 0, 1),
             };
             let found = (queued[id], travelling[id], waiting[id]);
-            if found != expected || task.se.on_rq != (queued[id] == 1) {
+            let on_rq = task.se.on_rq || (task.rt_priority != 0 && queued[id] == 1);
+            if found != expected || on_rq != (queued[id] == 1) {
                 return self.broken(format!(
                     "task {id} is {:?}, and in so many queues, wake lists and wait queues: {found:?}",
                     task.state
@@ -290,7 +297,10 @@ impl Sim<'_> {
                     "the signals of CPU {cpu} are out of bounds, weights {weights}: {avg:?}"
                 ));
             }
-            if self.stats.nr_running[cpu] != rq.cfs.h_nr_running
+            if !self.online.test(cpu) && (rq.nr_running() > 0 || rq.curr != NO_TASK || self.stats.idle[cpu]) {
+                return self.broken(format!("CPU {cpu} is off and has tasks, or counts as idle"));
+            }
+            if self.stats.nr_running[cpu] != rq.nr_running()
                 || (self.stats.load[cpu] != (self.kernel.signals.cpu_load.f)(avg)
                     && !self.has_priority_arrays())
             {

@@ -38,6 +38,15 @@ impl Sim<'_> {
         }
     }
 
+    /// A task that executes another program was placed.
+    #[inline]
+    pub(super) fn log_exec(&mut self, this_cpu: usize, task: TaskId, cpu: usize) {
+        if self.record.decisions.is_some() {
+            let placed = self.placed(this_cpu, task, task, this_cpu, false, (cpu, PlacementRule::Idlest));
+            self.log(this_cpu, What::Exec(placed));
+        }
+    }
+
     fn placed(
         &mut self,
         this_cpu: usize,

@@ -8,7 +8,7 @@ macro_rules! lb_view {
     ($sim:ident) => {
         LbView {
             kernel: &$sim.kernel,
-            groups: &$sim.topo.groups,
+            groups: &$sim.sched_groups,
             sgc_imbalance: &$sim.sgc_imbalance,
             rqs: &$sim.stats,
             system: &$sim.system,
@@ -20,7 +20,8 @@ macro_rules! lb_view {
 /// The state of a balance pass over domain `$sd`, number `$level` of `$cpu`'s hierarchy.
 macro_rules! lb_env {
     ($sim:ident, $sd:expr, $cpu:expr, $level:expr, $idle:expr, $excluded:expr) => {{
-        let failed = $sim.sds[$cpu][$level].nr_balance_failed;
+        // The destination of a pinned task may have fewer levels than the CPU that balances.
+        let failed = $sim.sds[$cpu].get($level).map_or(0, |sd| sd.nr_balance_failed);
         let mut env = LbEnv::new(lb_view!($sim), $sd, $cpu, $idle, failed, &mut $sim.sg_stats);
         env.excluded = $excluded.as_ref();
         env.llc_size = if $sim.topo.llc_level[$cpu].is_some() { $sim.topo.llc_size[$cpu] } else { 0 };
@@ -54,13 +55,14 @@ macro_rules! cfs_mut {
 macro_rules! src_queue {
     ($sim:ident, $src:expr, $dst:expr, $running:expr, $virtual_clock:expr, $detached:ident) => {{
         let rq = &mut $sim.rqs[$src];
+        let nr_running = rq.nr_running();
         EngineQueue {
             tasks: &mut $sim.tasks,
             groups: &$sim.groups,
             root_load: rq.cfs.avg.load_avg,
             head: &mut rq.list_head,
             tail: &mut rq.list_tail,
-            nr_running: rq.cfs.h_nr_running,
+            nr_running,
             clock: rq.clock,
             running: $running,
             next: rq.cfs.next,
@@ -81,6 +83,9 @@ macro_rules! src_queue {
 pub mod balance;
 #[cfg(test)]
 mod behaviour_tests;
+mod capacity;
+#[cfg(test)]
+mod capacity_tests;
 pub mod channel;
 pub mod cost;
 pub mod event;
@@ -89,6 +94,7 @@ mod fair;
 #[cfg(test)]
 mod fair_tests;
 pub mod groups;
+pub mod hotplug;
 mod invariants;
 mod log;
 mod memory;
@@ -97,23 +103,27 @@ mod numa;
 mod o1;
 pub mod program;
 pub mod rq;
+pub mod rt;
 mod src_queue;
 mod start;
 pub mod timeline;
 pub mod tunables;
 mod wakeup;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::balance::SdState;
+use self::capacity::GroupCapacities;
 use self::channel::{Barrier, Channel};
 use self::cost::CostModel;
 use self::event::{EventQueue, NEVER};
 use self::exec::Next;
 use self::fair::Why;
 use self::groups::TaskGroups;
+use self::hotplug::Plugged;
 use self::invariants::Watch;
 use self::memory::Memory;
 use self::nohz::Nohz;
@@ -131,7 +141,7 @@ use crate::pelt::{PeltForm, PeltTable};
 use crate::record::decisions::{Decisions, Wanted};
 use crate::record::{Record, TaskTraceState, Trace};
 use crate::rng::Rng;
-use crate::topology::{MachineSpec, SchedDomains};
+use crate::topology::{MachineSpec, SchedDomains, SchedGroup};
 use crate::workload::{Action, Load};
 
 /// Events between two looks at the interrupt flag.
@@ -157,6 +167,8 @@ pub struct Setup {
     pub cost: CostModel,
     /// The tasks and their programs.
     pub load: Load,
+    /// States of the machine after CPUs went off or came back, as the load's actions number them.
+    pub plugged: Vec<Plugged>,
 }
 
 /// What one message of a kind of channel costs, ns.
@@ -183,6 +195,10 @@ pub struct Sim<'a> {
     node_of: &'a [u32],
     system: SystemState,
     nr_online_cpus: u64,
+    online: CpuMask,
+    /// The domains' groups, with their present capacities.
+    sched_groups: Cow<'a, [SchedGroup]>,
+    group_capacities: Option<GroupCapacities>,
 
     events: EventQueue,
     /// Expiry of sleeping tasks' timers; numbers beyond the tasks are actions of the load.
@@ -222,6 +238,8 @@ pub struct Sim<'a> {
     herd: ChannelId,
     /// The program has ended.
     stopped: bool,
+    /// A timer or an interrupt is being handled, not the running task's own doing.
+    in_interrupt: bool,
     record: Record,
 
     sg_stats: Vec<SgLbStats>,
@@ -295,28 +313,33 @@ impl<'a> Sim<'a> {
     }
 
     /// A timer has expired: of a task, or an action from outside.
-    fn timer(&mut self, setup: &Setup, id: TaskId) {
+    fn timer(&mut self, setup: &'a Setup, id: TaskId) {
         if let Some(action) = (id as usize).checked_sub(self.tasks.len()) {
-            self.act(&setup.load.actions[action].1);
+            self.act(setup, &setup.load.actions[action].1);
             return;
         }
-        // The timer interrupts the CPU on which the task fell asleep.
-        let cpu = usize::from(self.tasks[id as usize].cpu);
+        // The timer interrupts the CPU on which the task fell asleep, or the one that took over its timers.
+        let slept_on = usize::from(self.tasks[id as usize].cpu);
+        let cpu = if self.online.test(slept_on) { slept_on } else { self.first_online_cpu() };
         self.this_cpu = cpu;
         let curr = self.rqs[cpu].curr;
         if curr == NO_TASK {
             self.rqs[cpu].overhead_ns += self.cost.idle_exit_ns;
         }
-        self.o1.in_interrupt = true;
+        self.in_interrupt = true;
         self.try_to_wake_up(cpu, curr, id, false);
-        self.o1.in_interrupt = false;
+        self.in_interrupt = false;
         self.leave(cpu);
     }
 
     /// Something happens from outside.
-    fn act(&mut self, action: &Action) {
+    #[cold]
+    fn act(&mut self, setup: &'a Setup, action: &Action) {
         match action {
             Action::SetAffinity { task, mask } => self.set_affinity(*task, mask),
+            Action::Hotplug { cpu, online, state } => {
+                self.plug_cpu(*cpu, *online, &setup.plugged[*state]);
+            }
             Action::ClockStart => {
                 self.record.clock(self.now, true);
                 if let Some(trace) = &mut self.record.trace {
@@ -354,7 +377,7 @@ impl<'a> Sim<'a> {
             Interrupt::Reschedule => {
                 self.ttwu_pending(cpu);
                 // An idle CPU looks at its queue whoever put something there.
-                if self.rqs[cpu].curr == NO_TASK && self.rqs[cpu].cfs.h_nr_running > 0 {
+                if self.rqs[cpu].curr == NO_TASK && self.rqs[cpu].nr_running() > 0 {
                     self.rqs[cpu].need_resched = true;
                 }
             }
@@ -380,6 +403,7 @@ impl<'a> Sim<'a> {
         let idle = self.rqs[cpu].curr == NO_TASK;
         if !idle && !self.has_priority_arrays() {
             self.task_tick(cpu);
+            self.tick_capacity(cpu);
         }
         self.rqs[cpu].overhead_ns += self.cost.tick_ns;
         self.rqs[cpu].idle_balance = self.stats.idle[cpu];
@@ -396,7 +420,7 @@ impl<'a> Sim<'a> {
             // Still idle after a whole tick: the idle governor now expects a long sleep and stops the tick.
             self.rqs[cpu].tick_at_ns = NEVER;
             self.nohz_balance_enter_idle(cpu);
-        } else if idle && self.rqs[cpu].cfs.h_nr_running > 0 {
+        } else if idle && self.rqs[cpu].nr_running() > 0 {
             self.rqs[cpu].need_resched = true;
         }
     }
@@ -414,6 +438,7 @@ impl<'a> Sim<'a> {
                 self.tasks[task as usize].program.phase = Phase::Begin;
                 self.block(cpu, task, TaskState::Sleeping, Why::Sleep);
             }
+            Next::Migrate(target) => self.exec_on(cpu, target),
             Next::Exit => {
                 self.block(cpu, task, TaskState::Dead, Why::Exit);
                 self.task_dead(cpu, task);
@@ -427,6 +452,8 @@ impl<'a> Sim<'a> {
         self.rqs[cpu].step_end_ns = NEVER;
         if self.has_priority_arrays() {
             self.o1_block(cpu, task);
+        } else if self.rt_task(task) {
+            self.dequeue_rt(cpu, task);
         } else {
             self.dequeue_task(cpu, task, why);
         }
@@ -458,7 +485,7 @@ impl<'a> Sim<'a> {
                 next = self.o1_pick_next_task(cpu, queued_prev);
                 found = next.is_none() && self.o1_idle_balance(cpu);
             } else {
-                next = self.pick_next_task(cpu, queued_prev);
+                next = self.pick_next_rt(cpu).or_else(|| self.pick_next_fair(cpu, queued_prev));
                 found = next.is_none() && self.newidle_balance(cpu);
             }
             if !found {
@@ -472,7 +499,7 @@ impl<'a> Sim<'a> {
             self.go_idle(cpu, prev);
             return;
         };
-        if next == prev && queued_prev == prev {
+        if next == prev && (queued_prev == prev || self.rt_task(next)) {
             self.resume_step(cpu);
             return;
         }
@@ -561,15 +588,20 @@ impl<'a> Sim<'a> {
     fn siblings_change_speed(&mut self, cpu: usize) {
         let topo = self.topo;
         for sibling in topo.smt_mask[cpu].iter().filter(|&sibling| sibling != cpu) {
-            let speed = self.thread_speed(sibling);
-            if self.rqs[sibling].curr == NO_TASK || self.rqs[sibling].speed_permille == speed {
-                continue;
-            }
-            self.pause_step(sibling);
-            self.rqs[sibling].speed_permille = speed;
-            self.resume_step(sibling);
-            self.arm(sibling);
+            self.change_speed(sibling);
         }
+    }
+
+    /// What its siblings leave a running thread has changed, perhaps.
+    fn change_speed(&mut self, cpu: usize) {
+        let speed = self.thread_speed(cpu);
+        if self.rqs[cpu].curr == NO_TASK || self.rqs[cpu].speed_permille == speed {
+            return;
+        }
+        self.pause_step(cpu);
+        self.rqs[cpu].speed_permille = speed;
+        self.resume_step(cpu);
+        self.arm(cpu);
     }
 
     /// Speed of a thread: what its busy siblings leave, less what its task's far memory costs.
@@ -656,7 +688,7 @@ impl<'a> Sim<'a> {
         }
     }
 
-    /// set_cpus_allowed_ptr(): a task that may not stay where it is moves to the first CPU that it may use.
+    /// set_cpus_allowed_ptr(): a task that may not stay where it is moves to the first online CPU that it may use.
     fn set_affinity(&mut self, task: TaskId, mask: &CpuMask) {
         let id = task as usize;
         let cpu = usize::from(self.tasks[id].cpu);
@@ -664,7 +696,10 @@ impl<'a> Sim<'a> {
             Some(allowed) => allowed.copy_from(mask),
             allowed => *allowed = Some(Box::new(mask.clone())),
         }
-        let Some(target) = mask.first().filter(|_| !mask.test(cpu)) else { return };
+        if mask.test(cpu) {
+            return;
+        }
+        let Some(target) = mask.and(&self.online).first() else { return };
         if self.tasks[id].state != TaskState::Runnable {
             return;
         }

@@ -5,8 +5,8 @@
 use super::Sim;
 use super::rq::Interrupt;
 use crate::cpumask::CpuMask;
-use crate::kernels::env::CpuIdleType;
-use crate::topology::SdFlags;
+use crate::kernels::env::{CpuIdleType, LbView};
+use crate::topology::{SchedDomain, SdFlags};
 
 /// The tickless idle CPUs (`nohz` of fair.c).
 #[derive(Clone, Debug)]
@@ -68,22 +68,38 @@ impl Sim<'_> {
         let jiffies = self.jiffies();
         let stats = self.nohz.has_blocked && jiffies > self.nohz.next_blocked;
         let mut work = stats.then_some(KickWork::Stats);
-        if jiffies >= self.nohz.next_balance {
-            let rq = &self.rqs[cpu];
-            let (capacity, original) = (self.stats.capacity[cpu], self.stats.capacity_orig[cpu]);
-            let sd = &self.topo.per_cpu[cpu][0];
-            // check_cpu_capacity(): interrupts or real-time tasks take a good part of the CPU.
-            let reduced = capacity * u64::from(sd.imbalance_pct) < original * 100;
-            let misfit = self.stats.misfit_task_load[cpu] != 0
-                && self.topo.per_cpu[cpu].iter().any(|sd| sd.flags.has(SdFlags::ASYM_CPUCAPACITY));
-            let busy_llc = self.topo.llc_level[cpu].is_some() && self.nr_busy_cpus[self.topo.llc_id[cpu]] > 1;
-            if rq.cfs.h_nr_running >= 2 || (rq.cfs.h_nr_running >= 1 && reduced) || misfit || busy_llc {
-                work = Some(KickWork::Balance);
-            }
+        if jiffies >= self.nohz.next_balance && self.wants_ilb(cpu) {
+            work = Some(KickWork::Balance);
         }
         if let Some(work) = work {
             self.kick_ilb(work);
         }
+    }
+
+    /// Whether a busy CPU has work for tickless ones: more than one task, or one that would do better elsewhere.
+    fn wants_ilb(&self, cpu: usize) -> bool {
+        let (rq, hierarchy) = (&self.rqs[cpu], &self.topo.per_cpu[cpu]);
+        let (capacity, original) = (self.stats.capacity[cpu], self.stats.capacity_orig[cpu]);
+        // check_cpu_capacity(): real-time tasks take a good part of the CPU.
+        let reduced = capacity * u64::from(hierarchy[0].imbalance_pct) < original * 100;
+        if rq.nr_running() >= 2 || (rq.cfs.h_nr_running >= 1 && reduced) {
+            return true;
+        }
+        let has = |flag| move |sd: &&SchedDomain| sd.flags.has(flag);
+        // sd_asym_packing: an idle CPU is preferred to this one.
+        if let Some(sd) = hierarchy.iter().rfind(has(SdFlags::ASYM_PACKING)) {
+            let view = lb_view!(self);
+            let kicks = |idle_cpu| (self.kernel.capacity.nohz_kick_asym.f)(&view, sd, idle_cpu, cpu);
+            if sd.span.iter().filter(|&other| self.nohz.idle_cpus.test(other)).any(kicks) {
+                return true;
+            }
+        }
+        // sd_asym_cpucapacity: there, what counts is whether tasks fit, and not how they are spread over caches.
+        if hierarchy.iter().any(|sd| sd.flags.has(SdFlags::ASYM_CPUCAPACITY)) {
+            let bigger = original < self.system.max_cpu_capacity;
+            return self.stats.misfit_task_load[cpu] != 0 && (bigger || reduced);
+        }
+        self.topo.llc_level[cpu].is_some() && self.nr_busy_cpus[self.topo.llc_id[cpu]] > 1
     }
 
     /// kick_ilb(): sends an idle CPU the work, unless one is already on its way.

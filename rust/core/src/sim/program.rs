@@ -80,6 +80,8 @@ pub enum Op {
     ClockStart,
     /// The benchmark's clock stops, and with it the run.
     ClockStop,
+    /// execve(): the task may first go to an idler CPU.
+    Exec,
     /// exit().
     Exit,
 }

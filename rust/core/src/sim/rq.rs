@@ -1,12 +1,14 @@
 //! Runqueues and tasks: plain data, each field with its twin in the kernel.
 
 use crate::cpumask::CpuMask;
+use crate::kernels::capacity::Clamp;
 use crate::kernels::eevdf::VirtualClock;
 use crate::load_weight::LoadWeight;
 use crate::pelt::{Removed, SchedAvg};
 use crate::rng::Rng;
 use crate::sim::groups::{GroupId, QueueId};
 use crate::sim::program::Program;
+use crate::sim::rt::RtRq;
 use crate::sim::timeline::Timeline;
 
 /// A task's index in `Sim::tasks`.
@@ -127,6 +129,12 @@ pub struct Task {
     pub wakee_flip_decay_ts: u64,
     /// CPUs the task may use; `None` = all.
     pub allowed: Option<Box<CpuMask>>,
+    /// Bounds of what it is taken to need (`uclamp`).
+    pub clamp: Clamp,
+    /// `rt_priority` of a SCHED_FIFO task; 0 of a fair one.
+    pub rt_priority: u8,
+    /// A kernel thread (PF_KTHREAD).
+    pub kthread: bool,
     /// Neighbours in the runqueue's list of tasks (`group_node`): towards the head and towards the tail.
     pub list_prev: TaskId,
     /// See `list_prev`.
@@ -145,6 +153,19 @@ pub struct Task {
     pub program: Program,
     /// The stream of its work times.
     pub rng: Rng,
+}
+
+impl Task {
+    /// Whether it may use one CPU only (`nr_cpus_allowed == 1`).
+    pub fn is_pinned(&self) -> bool {
+        self.allowed.as_ref().is_some_and(|allowed| allowed.weight() == 1)
+    }
+
+    /// is_per_cpu_kthread().
+    #[inline]
+    pub fn is_per_cpu_kthread(&self) -> bool {
+        self.kthread && self.is_pinned()
+    }
 }
 
 /// `struct cfs_rq` of a CPU, or of a group on it.
@@ -185,6 +206,8 @@ pub struct CfsRq {
 pub struct Rq {
     /// The fair queue.
     pub cfs: CfsRq,
+    /// The real-time queue.
+    pub rt: RtRq,
     /// The running task; [`NO_TASK`] = idle (`curr`).
     pub curr: TaskId,
     /// `clock` (and `clock_task`: no interrupt time is taken off), as of the last update.
@@ -235,6 +258,14 @@ pub struct Rq {
     pub avg_scan_cost: u64,
     /// Since when the CPU has run its present task or been idle, for `rq_cpu_time`.
     pub since_ns: u64,
+}
+
+impl Rq {
+    /// `nr_running`: runnable tasks of every class.
+    #[inline]
+    pub fn nr_running(&self) -> u32 {
+        self.cfs.h_nr_running + self.rt.queue.len() as u32
+    }
 }
 
 /// What an interrupt asks a CPU to do.

@@ -68,13 +68,14 @@ impl SrcQueue for EngineQueue<'_> {
         TaskView {
             load: task_h_load(self.groups, queue, self.root_load, task.se.avg.load_avg),
             util: task_util_est(&task.se, self.util_est),
+            clamp: task.clamp,
             age_ns: self.clock as i64 - task.se.exec_start as i64,
             running: id == self.running,
             idle_policy: false,
             next_buddy: id == next,
             last_buddy: id == last,
             throttled: false,
-            per_cpu_kthread: false,
+            per_cpu_kthread: task.is_per_cpu_kthread(),
             eligible: clock.entity_eligible(task.se.vruntime),
             allowed: task.allowed.as_deref(),
             numa: self.locality.numa.view(

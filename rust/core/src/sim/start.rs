@@ -1,9 +1,11 @@
 //! The start of a run: a machine at rest, its tasks, and the first of them on a CPU.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::balance::{NEWIDLE_CALLS, SdState};
+use super::balance::SdState;
+use super::capacity::GroupCapacities;
 use super::channel::{Barrier, Channel};
 use super::event::{EventQueue, NEVER};
 use super::fair::Why;
@@ -15,6 +17,7 @@ use super::numa::Numa;
 use super::o1::O1State;
 use super::program::Program;
 use super::rq::{CfsRq, NO_TASK, Rq, SchedEntity, Task, TaskId, TaskState};
+use super::rt::RtRq;
 use super::timeline::Timeline;
 use super::tunables::Tunables;
 use super::{MessageCosts, START_NS, Setup, Sim};
@@ -25,7 +28,7 @@ use crate::load_weight::LoadWeight;
 use crate::pelt::{self, PeltForm, Removed};
 use crate::record::Record;
 use crate::rng::Rng;
-use crate::topology::SdFlags;
+use crate::topology::SchedDomain;
 use crate::workload::{Load, TaskSpec};
 
 impl<'a> Sim<'a> {
@@ -46,28 +49,19 @@ impl<'a> Sim<'a> {
             stats.capacity_orig[cpu] = capacity;
             stats.idle[cpu] = online(cpu);
         }
-        // A thread that is off is nobody's sibling.
-        let core = |cpu: usize| if online(cpu) { setup.machine.core[cpu] } else { u32::MAX - cpu as u32 };
-        stats.set_cores(&(0..nr_cpus).map(core).collect::<Vec<_>>());
-        let max_cpu_capacity =
-            (0..nr_cpus).filter(|&cpu| online(cpu)).map(|cpu| stats.capacity_orig[cpu]).max();
-        let some_domain_has = |flag| topo.per_cpu.iter().flatten().any(|sd| sd.flags.has(flag));
+        if !setup.machine.asym_priority.is_empty() {
+            stats.asym_prio.clone_from(&setup.machine.asym_priority);
+        }
         let mut balance_phase = Rng::stream(seed, "balance phase", 0);
         let jiffies = now / tick_ns;
         let sds = topo
             .per_cpu
             .iter()
             .map(|hierarchy| {
-                let state = |sd: &crate::topology::SchedDomain| SdState {
+                let state = |sd: &SchedDomain| SdState {
                     last_balance: jiffies
                         - balance_phase.below(sd.min_interval_ms * u64::from(setup.tunables.hz) / 1000 + 1),
-                    balance_interval_ms: sd.min_interval_ms,
-                    nr_balance_failed: 0,
-                    max_newidle_lb_cost: 0,
-                    next_decay_max_lb_cost: jiffies,
-                    newidle_call: NEWIDLE_CALLS / 2,
-                    newidle_success: NEWIDLE_CALLS / 2,
-                    newidle_ratio: NEWIDLE_CALLS / 2,
+                    ..SdState::new(sd, jiffies)
                 };
                 hierarchy.iter().map(state).collect()
             })
@@ -78,6 +72,7 @@ impl<'a> Sim<'a> {
             idle_cpus.set(cpu);
         }
         let rqs = (0..nr_cpus).map(|cpu| idle_rq(cpu, now, jiffies, &setup.tunables)).collect();
+        let has_rt = setup.load.tasks.iter().any(|task| task.rt_priority != 0);
         let memory = Memory::new(&setup.load, &setup.machine);
         let cost = &setup.cost;
         let bytes = u64::from(setup.load.message_bytes);
@@ -88,7 +83,7 @@ impl<'a> Sim<'a> {
             locked_ns,
             transfer: [cost.transfer_llc_ns, cost.transfer_node_ns, cost.transfer_remote_ns],
         };
-        Self {
+        let mut sim = Self {
             now,
             kernel: setup.kernel,
             pelt_form: (setup.kernel.signals.pelt_form.f)(),
@@ -101,10 +96,6 @@ impl<'a> Sim<'a> {
             topo,
             node_of: &setup.machine.node,
             system: SystemState {
-                smt_active: topo.smt_mask.iter().any(|mask| mask.weight() > 1),
-                asym_capacity: some_domain_has(SdFlags::ASYM_CPUCAPACITY),
-                max_cpu_capacity: max_cpu_capacity.unwrap_or(0),
-                clusters: some_domain_has(SdFlags::CLUSTER),
                 sis_util: setup.features.sis_util,
                 place_lag: setup.features.place_lag,
                 numa_balancing: setup.tunables.numa_balancing,
@@ -114,6 +105,9 @@ impl<'a> Sim<'a> {
                 ..SystemState::default()
             },
             nr_online_cpus,
+            online: CpuMask::from_cpus(nr_cpus, (0..nr_cpus).filter(|&cpu| online(cpu))),
+            sched_groups: Cow::Borrowed(&topo.groups),
+            group_capacities: has_rt.then(|| GroupCapacities::new(topo)),
             events: EventQueue::new(nr_cpus),
             timers: BinaryHeap::new(),
             rqs,
@@ -163,6 +157,7 @@ impl<'a> Sim<'a> {
             reaper_sleeps: false,
             herd: 0,
             stopped: false,
+            in_interrupt: false,
             record: Record::new(topo, nr_online_cpus, now),
             sg_stats: Vec::new(),
             idlest_stats: Vec::new(),
@@ -170,7 +165,9 @@ impl<'a> Sim<'a> {
             o1: O1State::new(setup, now),
             newidle_dice: Rng::stream(seed, "newidle dice", 0),
             watch: Watch::default(),
-        }
+        };
+        sim.set_machine_state(&setup.machine);
+        sim
     }
 
     /// Creates the tasks and lets the first one run, on a CPU drawn by the seed.
@@ -212,6 +209,7 @@ fn idle_rq(cpu: usize, now: u64, jiffies: u64, tunables: &Tunables) -> Rq {
     let migration_cost = tunables.migration_cost_ns.max(0) as u64;
     Rq {
         cfs: empty_cfs(QueueId::root(cpu), now),
+        rt: RtRq::new(now),
         curr: NO_TASK,
         clock: now,
         clock_pelt: now,
@@ -304,6 +302,9 @@ pub(super) fn new_task(id: usize, spec: &TaskSpec, form: PeltForm, seed: u64, no
         wakee_flips: 0,
         wakee_flip_decay_ts: 0,
         allowed: spec.allowed.clone().map(Box::new),
+        clamp: spec.clamp,
+        rt_priority: spec.rt_priority,
+        kthread: spec.kthread,
         list_prev: NO_TASK,
         list_next: NO_TASK,
         mm: spec.mm,

@@ -1,9 +1,11 @@
 //! Wake-ups and placement: try_to_wake_up(), select_task_rq_fair(), fork.
 
 use super::Sim;
+use super::event::NEVER;
 use super::fair::Why;
 use super::rq::{Interrupt, NO_TASK, TaskId, TaskState};
 use crate::cpumask::CpuMask;
+use crate::kernels::capacity::Demand;
 use crate::kernels::env::{IdlestEnv, LbView, PlacedTask, WakeAffineEnv, WakeCapEnv, WakeCpu, WakeTarget};
 use crate::kernels::queue::{Placement, Placing, QueueForm};
 use crate::kernels::sis::{IdleSearch, PlacementRule};
@@ -14,6 +16,7 @@ use crate::topology::SdFlags;
 enum CpuFor {
     Wakeup,
     Fork,
+    Exec,
 }
 
 impl Sim<'_> {
@@ -38,7 +41,11 @@ impl Sim<'_> {
             self.ttwu_runnable(this_cpu, prev, task);
             return true;
         }
-        let (cpu, rule) = self.select_task_rq(this_cpu, waker, task, prev, sync);
+        let (cpu, rule) = if self.rt_task(task) {
+            (prev, PlacementRule::Target)
+        } else {
+            self.select_task_rq(this_cpu, waker, task, prev, sync)
+        };
         self.log_wakeup(this_cpu, waker, task, prev, sync, (cpu, rule));
         self.rqs[this_cpu].overhead_ns += self.cost.wakeup_ns;
         self.record.wakeup(this_cpu, prev, cpu, rule);
@@ -108,8 +115,13 @@ impl Sim<'_> {
     /// ttwu_do_activate() and ttwu_do_wakeup().
     fn ttwu_do_activate(&mut self, cpu: usize, task: TaskId, why: Why) {
         self.update_rq_clock(cpu);
-        self.enqueue_task(cpu, task, why);
-        self.check_preempt_curr(cpu, task, false);
+        if self.rt_task(task) {
+            self.enqueue_rt(cpu, task);
+            self.check_preempt_rt(cpu, task);
+        } else {
+            self.enqueue_task(cpu, task, why);
+            self.check_preempt_curr(cpu, task, false);
+        }
         self.tasks[task as usize].state = TaskState::Runnable;
         let rq = &mut self.rqs[cpu];
         if rq.idle_stamp != 0 {
@@ -161,12 +173,13 @@ impl Sim<'_> {
         (self.allowed_or_fallback(task, cpu), rule)
     }
 
-    /// select_fallback_rq(), as far as affinity goes: the first CPU that the task may use.
-    pub(super) fn allowed_or_fallback(&self, task: TaskId, cpu: usize) -> usize {
-        match &self.tasks[task as usize].allowed {
+    /// select_fallback_rq(): the first CPU that the task may use, if not this one.
+    pub(super) fn allowed_or_fallback(&mut self, task: TaskId, cpu: usize) -> usize {
+        let found = match &self.tasks[task as usize].allowed {
             Some(allowed) if !allowed.test(cpu) => allowed.first().unwrap_or(cpu),
             _ => cpu,
-        }
+        };
+        if self.online.test(found) { found } else { self.select_fallback_rq(task, found) }
     }
 
     /// record_wakee(): counts how often the waker changes its partner, halved each second.
@@ -247,7 +260,9 @@ impl Sim<'_> {
         prev: usize,
         target: usize,
     ) -> (usize, PlacementRule) {
-        let task_util = self.task_util_est(task);
+        let util = self.task_util_est(task);
+        let waker = self.rqs[this_cpu].curr;
+        let per_cpu_kthread = waker != NO_TASK && self.tasks[waker as usize].is_per_cpu_kthread();
         let task = &mut self.tasks[task as usize];
         let this_rq = &mut self.rqs[this_cpu];
         let mut search = IdleSearch {
@@ -259,8 +274,9 @@ impl Sim<'_> {
             allowed: task.allowed.as_deref(),
             this_cpu,
             recent_used_cpu: &mut task.recent_used_cpu,
-            task_util,
-            per_cpu_kthread: false,
+            demand: Demand { util, clamp: task.clamp },
+            per_cpu_kthread,
+            in_task: !self.in_interrupt,
             has_idle_cores: &mut self.has_idle_cores,
             nr_idle_scan: &self.nr_idle_scan,
             avg_idle: this_rq.avg_idle,
@@ -277,6 +293,9 @@ impl Sim<'_> {
     pub(super) fn wake_up_new_task(&mut self, this_cpu: usize, parent: TaskId, child: TaskId) {
         if self.has_priority_arrays() {
             return self.o1_wake_up_new_task(this_cpu, parent, child);
+        }
+        if self.rt_task(child) {
+            return self.wake_up_new_rt(this_cpu, child);
         }
         self.task_fork(this_cpu, parent, child);
         self.init_numa_balancing(child);
@@ -297,6 +316,29 @@ impl Sim<'_> {
         self.attach_new_task(cpu, child);
         self.enqueue_task(cpu, child, Why::New);
         self.check_preempt_curr(cpu, child, true);
+    }
+
+    /// sched_exec(): where the running task, which forgets its caches by exec anyway, had better be.
+    pub(super) fn sched_exec(&mut self, this_cpu: usize, task: TaskId) -> Option<usize> {
+        let level =
+            (self.topo.per_cpu[this_cpu].iter()).rposition(|sd| sd.flags.has(SdFlags::BALANCE_EXEC))?;
+        self.update_rq_clock(this_cpu);
+        let cpu = self.find_idlest_cpu(task, this_cpu, level, this_cpu, CpuFor::Exec);
+        let cpu = self.allowed_or_fallback(task, cpu);
+        self.log_exec(this_cpu, task, cpu);
+        (cpu != this_cpu).then_some(cpu)
+    }
+
+    /// migration_cpu_stop() of the running task.
+    pub(super) fn exec_on(&mut self, cpu: usize, target: usize) {
+        let task = self.rqs[cpu].curr;
+        self.update_rq_clock(cpu);
+        self.rqs[cpu].step_end_ns = NEVER;
+        self.put_prev_task(cpu);
+        self.move_tasks(cpu, target, &[task]);
+        self.record.metrics.migrations_exec += 1;
+        self.rqs[cpu].overhead_ns += self.cost.active_balance_ns;
+        self.schedule(cpu);
     }
 
     /// task_fork_fair(): the child starts at its parent's vruntime or a slice behind the queue, whichever is later. A queue
@@ -328,6 +370,7 @@ impl Sim<'_> {
         let flag = match placing {
             CpuFor::Wakeup => SdFlags::BALANCE_WAKE,
             CpuFor::Fork => SdFlags::BALANCE_FORK,
+            CpuFor::Exec => SdFlags::BALANCE_EXEC,
         };
         let may_use = |sim: &Self, span: &CpuMask| {
             sim.tasks[task as usize].allowed.as_ref().is_none_or(|allowed| allowed.intersects(span))
@@ -358,10 +401,11 @@ impl Sim<'_> {
                     task: PlacedTask {
                         load,
                         util: self.task_util_est(task),
+                        clamp: task_ref.clamp,
                         runnable: task_ref.se.avg.runnable_avg,
                         cpu: usize::from(task_ref.cpu),
                         new: placing == CpuFor::Fork,
-                        queued: false,
+                        queued: placing == CpuFor::Exec,
                         allowed: task_ref.allowed.as_deref(),
                         unrestricted: task_ref.allowed.is_none(),
                         preferred_node: self.numa.preferred_node(task),

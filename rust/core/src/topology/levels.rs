@@ -79,7 +79,9 @@ fn levels_within_nodes(
     };
 
     let smt = SdFlags::SHARE_CPUCAPACITY.with(llc);
-    let smt = if rules.asym_packing_smt { smt.with(packing) } else { smt };
+    // On POWER the threads of a core are packed, whatever becomes of x86's (powerpc_smt_flags(), CPU_FTR_ASYM_SMT).
+    let packs_threads = rules.asym_packing_smt || machine.arch == "powerpc";
+    let smt = if packs_threads { smt.with(packing) } else { smt };
     if !rules.smt_level_only_with_threads || smt_active(machine) {
         level("SMT", smt, &|cpu| (machine.core[cpu], 0));
     }

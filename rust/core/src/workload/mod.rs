@@ -1,6 +1,8 @@
 //! Loads: what tasks there are and what they do.
 
+pub mod attributes;
 pub mod hackbench;
+pub mod hotplug;
 pub mod memory;
 pub mod tasks;
 pub mod tbench;
@@ -11,6 +13,7 @@ pub use tbench::Tbench;
 
 use self::memory::{RegionSpec, WalkSpec};
 use crate::cpumask::CpuMask;
+use crate::kernels::capacity::Clamp;
 use crate::load_weight::{LoadWeight, NICE_0_LOAD};
 use crate::sim::channel::ChannelKind;
 use crate::sim::groups::GroupId;
@@ -81,6 +84,15 @@ pub enum Action {
         /// CPUs allowed from now on.
         mask: CpuMask,
     },
+    /// A CPU goes off or comes back.
+    Hotplug {
+        /// The CPU.
+        cpu: usize,
+        /// It comes back.
+        online: bool,
+        /// The machine's state after that, an index into `Setup::plugged`.
+        state: usize,
+    },
     /// The clock of the measurements starts.
     ClockStart,
     /// It stops, and with it the run.
@@ -106,6 +118,12 @@ pub struct TaskSpec {
     pub nice: i8,
     /// CPUs it may use; `None` = all.
     pub allowed: Option<CpuMask>,
+    /// Bounds of what it is taken to need.
+    pub clamp: Clamp,
+    /// Priority of a SCHED_FIFO task; 0 of a fair one.
+    pub rt_priority: u8,
+    /// A kernel thread.
+    pub kthread: bool,
     /// When `Op::WaitStart` lets it go, ns after the start.
     pub start_ns: u64,
     /// Up to how much later, drawn by the seed, ns.
@@ -131,6 +149,9 @@ impl TaskSpec {
             weight,
             nice: 0,
             allowed: None,
+            clamp: Clamp::default(),
+            rt_priority: 0,
+            kthread: false,
             start_ns: 0,
             start_jitter_ns: 0,
             slice_ns: None,

@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::attributes::{Attributes, Policy};
+use super::hotplug::{self, HotplugEntry};
 use super::memory::{MAX_PAGES, MemoryEntry, RegionSpec, Sharing, WalkSpec};
 use super::{Action, GroupSpec, Load, TaskSpec};
 use crate::cpumask::CpuMask;
@@ -35,6 +37,9 @@ pub struct Tasks {
     /// Task groups; one that only a task names has the shares of a nice-0 task and is in the root.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupEntry>,
+    /// CPUs that go off and come back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hotplug: Vec<HotplugEntry>,
 }
 
 /// A task group.
@@ -61,6 +66,9 @@ pub struct TaskEntry {
     /// What they do.
     #[serde(flatten)]
     pub behaviour: Behaviour,
+    /// Class, bounds of utilization, kernel thread.
+    #[serde(flatten)]
+    pub attributes: Attributes,
     /// How many; pairs of a ping-pong, children of a fork storm.
     pub n: i64,
     /// Start after `T0`, us.
@@ -134,6 +142,9 @@ pub enum Behaviour {
         /// Pause of the parent between two forks, us.
         #[serde(default)]
         gap_us: i64,
+        /// Children execute another program before they run.
+        #[serde(default)]
+        execs: bool,
     },
 }
 
@@ -159,6 +170,7 @@ impl Tasks {
             entry.validate(&format!("tasks[{index}]"), machine)?;
         }
         self.validate_groups(machine)?;
+        hotplug::validate(&self.hotplug, machine, &self.rt_cpus())?;
         let pages = |entry: &TaskEntry| entry.memory.as_ref().map_or(0, |memory| memory.nr_pages(entry.n));
         let pages: u64 = self.tasks.iter().map(pages).sum();
         if pages > MAX_PAGES {
@@ -176,7 +188,29 @@ impl Tasks {
         for entry in &self.tasks {
             builder.add(entry);
         }
+        for (state, index) in hotplug::in_order(&self.hotplug).into_iter().enumerate() {
+            let HotplugEntry { at_us, cpu, online } = self.hotplug[index];
+            let action = Action::Hotplug { cpu: cpu as usize, online, state };
+            builder.actions.push((SETTLE_NS + at_us as u64 * 1000, action));
+        }
         builder.finish(self.duration_ms as u64 * 1_000_000)
+    }
+
+    /// CPUs that real-time tasks are bound to.
+    fn rt_cpus(&self) -> Vec<u32> {
+        let rt = self.tasks.iter().filter(|entry| entry.attributes.policy == Policy::Fifo);
+        rt.filter_map(|entry| entry.mask.as_ref()).flatten().copied().collect()
+    }
+
+    /// The machine after each change of its CPUs, in order; the load's actions name them by position.
+    pub fn machines_after(&self, machine: &MachineSpec) -> Vec<MachineSpec> {
+        let mut after = machine.clone();
+        let change = |index| {
+            let HotplugEntry { cpu, online, .. } = self.hotplug[index];
+            hotplug::change(&mut after, cpu, online);
+            after.clone()
+        };
+        hotplug::in_order(&self.hotplug).into_iter().map(change).collect()
     }
 
     fn validate_groups(&self, machine: &MachineSpec) -> Result<()> {
@@ -281,7 +315,7 @@ impl TaskEntry {
             }
             memory.validate(&field("memory"), machine)?;
         }
-        Ok(())
+        self.attributes.validate(name, self)
     }
 
     /// Tasks that the entry makes, forked children included.
@@ -301,7 +335,7 @@ impl Behaviour {
             Self::Hog => vec![],
             Self::Periodic { run_us, sleep_us, .. } => vec![("run_us", run_us, 1), ("sleep_us", sleep_us, 1)],
             Self::Barrier { run_us, .. } | Self::PingPong { run_us } => vec![("run_us", run_us, 1)],
-            Self::Fork { run_us, gap_us } => vec![("run_us", run_us, 1), ("gap_us", gap_us, 0)],
+            Self::Fork { run_us, gap_us, .. } => vec![("run_us", run_us, 1), ("gap_us", gap_us, 0)],
         }
     }
 
@@ -465,7 +499,7 @@ impl Builder {
 
     fn spec(&self, entry: &TaskEntry, program: u32, parent: TaskId) -> TaskSpec {
         let weight = LoadWeight::from_nice(entry.nice as i32).unwrap_or(LoadWeight::NICE_0);
-        TaskSpec {
+        let mut task = TaskSpec {
             parent,
             mm: self.tasks.len() as u32,
             group: group_number(&self.group_names, entry.group.as_ref()),
@@ -474,7 +508,9 @@ impl Builder {
             start_ns: SETTLE_NS + entry.start_us as u64 * 1000,
             start_jitter_ns: entry.jitter_us as u64 * 1000,
             ..TaskSpec::new(program, weight)
-        }
+        };
+        entry.attributes.apply(&mut task);
+        task
     }
 
     fn mask(&self, cpus: &[u32]) -> CpuMask {
@@ -484,9 +520,10 @@ impl Builder {
     fn finish(mut self, duration_ns: u64) -> Load {
         let forked = self.tasks.len() as u32 - 1;
         for (parent, entry) in std::mem::take(&mut self.children) {
-            let Behaviour::Fork { run_us, .. } = entry.behaviour else { continue };
+            let Behaviour::Fork { run_us, execs, .. } = entry.behaviour else { continue };
             let first = self.tasks.len() as TaskId;
             let program = self.ops.len() as u32;
+            self.ops.extend(execs.then_some(Op::Exec));
             self.ops.extend([Op::Compute { ns: run_us as u64 * 1000, spread_permille: 0 }, Op::Exit]);
             for _ in 0..entry.n {
                 let spec = self.spec(&entry, program, parent as TaskId);

@@ -40,8 +40,6 @@ pub struct O1State<'a> {
     sds: Vec<Vec<(O1Domain, Ring)>>,
     /// The rings, each twice over, so that every rotation is a slice.
     rings: Vec<Vec<O1Group>>,
-    /// A wake-up comes from an interrupt.
-    pub in_interrupt: bool,
     /// Tasks that a pull has chosen.
     pulled: Vec<(O1Array, TaskId)>,
 }
@@ -191,7 +189,6 @@ impl<'a> O1State<'a> {
             tasks: Vec::new(),
             sds: Vec::new(),
             rings: Vec::new(),
-            in_interrupt: false,
             pulled: Vec::new(),
         };
         if table.is_some() {

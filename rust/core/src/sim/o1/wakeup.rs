@@ -59,7 +59,7 @@ impl Sim<'_> {
     /// activate_task(): the time slept counts, and so will the time until the task runs.
     fn o1_recalc_activated(&mut self, task: TaskId) {
         let hz = u64::from(self.tunables.hz);
-        let in_interrupt = self.o1.in_interrupt;
+        let in_interrupt = self.in_interrupt;
         let of_task = &mut self.o1.tasks[task as usize];
         (self.o1.table.recalc_task_prio.f)(&mut of_task.p, self.now - of_task.timestamp, hz);
         if of_task.activated == Activated::No {

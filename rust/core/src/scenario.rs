@@ -10,7 +10,7 @@ use crate::kernels::spec::PolicySpec;
 use crate::pelt::PeltTable;
 use crate::sim::Setup;
 use crate::sim::cost::CostModel;
-use crate::sim::tunables::{Features, TunableSettings};
+use crate::sim::tunables::{Features, TunableSettings, Tunables};
 use crate::topology::{DomainRules, MachineSpec, build_sched_domains};
 use crate::workload::{Hackbench, Load, Tasks, Tbench};
 
@@ -73,11 +73,19 @@ impl WorkloadSpec {
         }
     }
 
-    fn load(&self, machine: &MachineSpec, cost: &CostModel) -> Load {
+    /// Checks that the kernel has what the load asks for.
+    fn validate_under(&self, kernel: &Kernel) -> Result<()> {
+        match self {
+            Self::Hackbench(_) | Self::Tbench(_) => Ok(()),
+            Self::Tasks(tasks) => tasks.validate_under(kernel),
+        }
+    }
+
+    fn load(&self, machine: &MachineSpec, cost: &CostModel, tunables: &Tunables) -> Load {
         match self {
             Self::Hackbench(hackbench) => hackbench.load(),
             Self::Tbench(tbench) => tbench.load(cost),
-            Self::Tasks(tasks) => tasks.load(machine),
+            Self::Tasks(tasks) => tasks.load(machine, tunables.autogroup),
         }
     }
 }
@@ -137,7 +145,8 @@ impl Scenario {
         self.costs.validate()?;
         self.kernel.validate()?;
         self.validate_ticks()?;
-        self.workload.validate(&self.machine)
+        self.workload.validate(&self.machine)?;
+        self.workload.validate_under(&self.kernel.kernel()?)
     }
 
     /// Ticks that take as long as they are apart would keep every task from running.
@@ -172,9 +181,9 @@ impl Scenario {
             kernel,
             features: self.kernel.features()?,
             pelt_table: PeltTable::new(tunables.pelt_half_life_ms)?,
+            load: self.workload.load(&self.machine, &self.costs, &tunables),
             tunables,
             cost: self.costs.clone(),
-            load: self.workload.load(&self.machine, &self.costs),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Loads: what tasks there are and what they do.
 
+pub mod groups;
 pub mod hackbench;
 pub mod memory;
 pub mod tasks;
@@ -63,12 +64,29 @@ fn one_group_if(grouped: bool) -> Vec<GroupSpec> {
 }
 
 /// A task group of a load.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct GroupSpec {
+    /// Its name.
+    pub name: String,
     /// The group that it is in; 0 = the root.
     pub parent: GroupId,
     /// Its shares, scaled by 1024.
     pub shares: u64,
+    /// It is idle as a whole (`cpu.idle`).
+    pub idle: bool,
+    /// Its limit of CPU time, if it has one.
+    pub bandwidth: Option<BandwidthSpec>,
+}
+
+/// A limit of CPU time (`cpu.max`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BandwidthSpec {
+    /// CPU time in a period, ns.
+    pub quota_ns: u64,
+    /// The period, ns.
+    pub period_ns: u64,
+    /// What may be saved up beyond the quota, ns (`cpu.max.burst`).
+    pub burst_ns: u64,
 }
 
 /// Something that happens to a run from outside.
@@ -102,6 +120,8 @@ pub struct TaskSpec {
     pub group: GroupId,
     /// Weight, from nice or policy.
     pub weight: LoadWeight,
+    /// SCHED_IDLE.
+    pub idle: bool,
     /// CPUs it may use; `None` = all.
     pub allowed: Option<CpuMask>,
     /// When `Op::WaitStart` lets it go, ns after the start.
@@ -127,6 +147,7 @@ impl TaskSpec {
             footprint_kib: FOOTPRINT_KIB,
             group: 0,
             weight,
+            idle: false,
             allowed: None,
             start_ns: 0,
             start_jitter_ns: 0,

@@ -1,0 +1,165 @@
+//! Throttled queues and idle tasks, looked at while they run.
+
+use super::Sim;
+use super::event::NEVER;
+use super::fair_tests::{hogs, load, running, service_of, setup, step, task, weight};
+use super::groups::QueueId;
+use super::program::Op;
+use super::rq::NO_TASK;
+use super::tunables::Features;
+use crate::kernels::REGISTRY;
+use crate::load_weight::{LoadWeight, NICE_0_LOAD};
+use crate::pelt::SchedAvg;
+use crate::workload::{BandwidthSpec, GroupSpec, Load};
+
+const MS: u64 = 1_000_000;
+const TICK: u64 = MS;
+const ENDLESS: u64 = 1 << 50;
+
+/// Hogs of one group that may run for so much of every 100 ms, and one that does nothing but start them.
+fn limited_hogs(nr_hogs: usize, quota_ns: u64) -> Load {
+    let mut load = hogs(&vec![0; nr_hogs + 1], ENDLESS);
+    load.ops[1] = Op::Sleep { ns: ENDLESS, spread_permille: 0 };
+    for task in &mut load.tasks[1..] {
+        task.group = 1;
+    }
+    let bandwidth = Some(BandwidthSpec { quota_ns, period_ns: 100 * MS, burst_ns: 0 });
+    load.groups = vec![GroupSpec { shares: NICE_0_LOAD, bandwidth, ..GroupSpec::default() }];
+    load
+}
+
+/// A step of the run, of a timer or of a CPU.
+fn any_step(sim: &mut Sim<'_>, setup: &super::Setup) {
+    let (time, _) = sim.events.first();
+    match sim.timers.peek() {
+        Some(&std::cmp::Reverse((timer, id))) if timer <= time => {
+            sim.timers.pop();
+            sim.now = timer;
+            sim.timer(setup, id);
+            sim.check_invariants().expect("what must hold");
+        }
+        _ if time < NEVER => step(sim),
+        _ => panic!("nothing is left to do"),
+    }
+}
+
+#[test]
+fn signals_of_a_throttled_queue_stand_still_and_go_on_where_they_stood() {
+    for kernel in REGISTRY {
+        let setup = setup(kernel.name, 1, Features::default(), limited_hogs(2, 30 * MS));
+        let mut sim = running(&setup, 0);
+        let queue = QueueId { cpu: 0, group: 1 };
+        let end = sim.now + 3_000 * MS;
+        let mut stood: Option<SchedAvg> = None;
+        let mut throttlings = 0;
+        while sim.now < end {
+            any_step(&mut sim, &setup);
+            // Ageing now must change nothing that is throttled.
+            sim.update_rq_clock(0);
+            sim.update_cfs_rq_load_avg(queue);
+            let below = &sim.groups.queues[sim.groups.index(queue)];
+            let avg = below.cfs.avg;
+            if below.bandwidth.throttled {
+                throttlings += u32::from(stood.is_none());
+                assert_eq!(avg, *stood.get_or_insert(avg), "{}", kernel.name);
+                assert_eq!((sim.rqs[0].curr, sim.rqs[0].cfs.h_nr_running), (NO_TASK, 0));
+                assert!(sim.stats.idle[0], "a CPU with throttled tasks only is idle");
+            } else {
+                stood = None;
+            }
+        }
+        assert!(throttlings >= 28, "{}: {throttlings} in 30 periods", kernel.name);
+        // By its own clock the group always ran; by that of the CPU it ran for 30 % of the time.
+        let group = sim.groups.queues[sim.groups.index(queue)].cfs.avg.util_avg;
+        assert!(group > 1000, "{}: the group's utilization is {group}", kernel.name);
+        assert!(sim.rqs[0].cfs.avg.util_avg < 900, "{}: {:?}", kernel.name, sim.rqs[0].cfs.avg);
+    }
+}
+
+#[test]
+fn runtime_that_a_queue_leaves_over_is_handed_to_one_that_is_throttled() {
+    for kernel in REGISTRY {
+        // The second CPU's task takes slices of 5 ms, runs for 1 ms and sleeps: all but 1 ms of a slice goes back to the
+        // pool, and from there to the hog.
+        let mut load = limited_hogs(2, 20 * MS);
+        let program = load.ops.len() as u32;
+        load.ops.extend([
+            Op::Compute { ns: MS, spread_permille: 0 },
+            Op::Sleep { ns: 40 * MS, spread_permille: 0 },
+            Op::Jump { to: program },
+        ]);
+        load.tasks[2].program = program;
+        let only = |cpu: usize| Some(crate::cpumask::CpuMask::from_cpus(2, [cpu]));
+        load.tasks[1].allowed = only(0);
+        load.tasks[2].allowed = only(1);
+        let setup = setup(kernel.name, 2, Features::default(), load);
+        let mut sim = running(&setup, 0);
+        let end = sim.now + 5_000 * MS;
+        while sim.now < end {
+            any_step(&mut sim, &setup);
+        }
+        sim.update_rq_clock(0);
+        sim.update_curr(0);
+        let total: u64 = sim.tasks[1..].iter().map(|task| task.se.sum_exec_runtime).sum();
+        // 20 ms of each of the 50 periods, all of them used but what the second queue keeps.
+        assert!(total <= 1_020 * MS && total >= 960 * MS, "{}: {total} ns", kernel.name);
+    }
+}
+
+#[test]
+fn a_sched_idle_hog_gets_three_parts_beside_a_thousand_and_twenty_four() {
+    for kernel in REGISTRY {
+        let mut load = hogs(&[0, 0], ENDLESS);
+        load.tasks[1].idle = true;
+        load.tasks[1].weight = LoadWeight::idle_policy();
+        let service = service_of(kernel.name, load, 10_000 * MS);
+        let share = (service[0] + service[1]) * 3 / 1027;
+        // A slice of the latency of one CPU, 6 ms at most, ends at the tick after it.
+        let error = service[1].abs_diff(share);
+        assert!(error <= 6 * MS + TICK, "{}: {service:?}, its share is {share}", kernel.name);
+    }
+}
+
+#[test]
+fn a_waking_task_takes_the_cpu_from_sched_idle_tasks_at_once_and_they_from_nobody() {
+    for kernel in REGISTRY {
+        let wakes = |idle_runs: bool| {
+            // A hog, and a task that wakes every 30 ms for 100 us.
+            let mut load = hogs(&[0, 0], ENDLESS);
+            load.ops[1] = Op::Sleep { ns: ENDLESS, spread_permille: 0 };
+            let program = load.ops.len() as u32;
+            load.ops.extend([
+                Op::Compute { ns: MS / 10, spread_permille: 0 },
+                Op::Sleep { ns: 30 * MS, spread_permille: 0 },
+                Op::Jump { to: program },
+            ]);
+            let mut waker = task(program, 2, 0);
+            let idle = if idle_runs { &mut load.tasks[1] } else { &mut waker };
+            (idle.idle, idle.weight) = (true, LoadWeight::idle_policy());
+            load.tasks.push(waker);
+            load.ops[0] = Op::Fork { first: 1, count: 2, gap_ns: 0 };
+            let setup = setup(kernel.name, 1, Features::default(), load);
+            let mut sim = running(&setup, 0);
+            let end = sim.now + 3_000 * MS;
+            while sim.now < end {
+                any_step(&mut sim, &setup);
+                assert!(!sim.stats.sched_idle[0] || sim.rqs[0].curr != 2 || !idle_runs);
+            }
+            sim.record.metrics.preemptions_wakeup
+        };
+        let (of_idle, by_idle) = (wakes(true), wakes(false));
+        assert!(of_idle >= 95, "{}: {of_idle} of about 99 wake-ups preempt", kernel.name);
+        assert_eq!(by_idle, 0, "{}", kernel.name);
+    }
+}
+
+#[test]
+fn a_cpu_with_sched_idle_tasks_only_is_sched_idle_until_another_task_comes() {
+    let mut load = load(vec![task(0, 0, 0)], vec![Op::Compute { ns: ENDLESS, spread_permille: 0 }], Vec::new());
+    assert_eq!(load.tasks[0].weight.weight, weight(0).weight);
+    (load.tasks[0].idle, load.tasks[0].weight) = (true, LoadWeight::idle_policy());
+    let setup = setup("v5.7", 1, Features::default(), load);
+    let sim = running(&setup, 10 * MS);
+    assert!(sim.stats.sched_idle[0] && !sim.stats.idle[0]);
+    assert_eq!((sim.rqs[0].cfs.h_nr_running, sim.rqs[0].cfs.idle_h_nr_running), (1, 1));
+}

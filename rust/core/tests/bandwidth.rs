@@ -34,7 +34,9 @@ fn run(kernel: &str, nr_cpus: usize, workload: &str) -> Record {
 
 /// Hogs of a group for so long, and the groups.
 fn hogs(n: usize, group: &str, groups: &str) -> String {
-    format!(r#"{{"duration_ms": 10000, "tasks": [{{"kind": "hog", "n": {n}, "group": "{group}"}}], "groups": [{groups}]}}"#)
+    format!(
+        r#"{{"duration_ms": 10000, "tasks": [{{"kind": "hog", "n": {n}, "group": "{group}"}}], "groups": [{groups}]}}"#
+    )
 }
 
 #[track_caller]
@@ -69,13 +71,20 @@ fn a_quota_above_the_period_is_so_many_cpus_wherever_the_hogs_are() {
 #[test]
 fn of_nested_quotas_the_tighter_one_holds() {
     for kernel in KERNELS {
-        for (outer, inner, expected) in [(30_000, 60_000, 3_000), (60_000, 30_000, 3_000), (40_000, 40_000, 4_000)] {
+        for (outer, inner, expected) in
+            [(30_000, 60_000, 3_000), (60_000, 30_000, 3_000), (40_000, 40_000, 4_000)]
+        {
             let groups = format!(
                 r#"{{"name": "a", "quota_us": {outer}}}, {{"name": "b", "parent": "a", "quota_us": {inner}}}"#
             );
             let stats = run(kernel, 1, &hogs(2, "b", &groups)).cpu_stat;
             for stat in &stats {
-                about(&format!("{kernel} {groups}"), stat.usage_ns, expected * MS, 60 * MS + 2 * (SLICE + TICK));
+                about(
+                    &format!("{kernel} {groups}"),
+                    stat.usage_ns,
+                    expected * MS,
+                    60 * MS + 2 * (SLICE + TICK),
+                );
             }
             assert_eq!(stats[0].nr_throttled > 90, outer <= inner, "{kernel} {stats:?}");
             assert_eq!(stats[1].nr_throttled > 90, inner <= outer, "{kernel} {stats:?}");
@@ -108,7 +117,8 @@ fn a_burst_saves_unused_quota_up_where_the_kernel_can() {
                 {{"kind": "periodic", "n": 1, "run_us": 30000, "sleep_us": 300000, "group": "a"}}]}}"#
         )
     };
-    let (without, with) = (&run("v6.12", 1, &workload(0)).cpu_stat[0], &run("v6.12", 1, &workload(20_000)).cpu_stat[0]);
+    let (without, with) =
+        (&run("v6.12", 1, &workload(0)).cpu_stat[0], &run("v6.12", 1, &workload(20_000)).cpu_stat[0]);
     assert!(without.nr_throttled > 5 && without.nr_bursts == 0, "{without:?}");
     assert!(with.nr_throttled == 0 && with.nr_bursts > 5, "{with:?}");
     let error = scenario("v5.10", 1, &workload(20_000)).validate().expect_err("no bursts there").to_string();
@@ -234,7 +244,12 @@ fn entry() -> impl Strategy<Value = String> {
 }
 
 fn limits() -> impl Strategy<Value = (Option<i64>, i64, bool, bool)> {
-    (prop::option::weighted(0.7, 1_000_i64..90_000), 1_000_i64..60_000, any::<bool>(), prop::bool::weighted(0.3))
+    (
+        prop::option::weighted(0.7, 1_000_i64..90_000),
+        1_000_i64..60_000,
+        any::<bool>(),
+        prop::bool::weighted(0.3),
+    )
 }
 
 proptest! {

@@ -18,13 +18,13 @@ use super::env::{
     BalanceRules, CpuIdleType, GroupType, IdlestEnv, LbEnv, MigrationType, SdLbStats, SgLbStats, SrcQueue,
     TaskView, WakeAffineEnv, WakeTarget,
 };
+use super::groups::GroupRules;
 use super::patches::runnable_avg;
 use super::sis_util::select_idle_sibling;
 use super::v5_4::{
     SCHED_CAPACITY_SCALE, avg_load, capacity_is_reduced, detach_by, domain_avg_load, fbq_classify_rq,
     fits_capacity, leaves_reduced_capacity, migrate_degrades_locality, overutilized_after, runs_within,
 };
-use super::groups::GroupRules;
 use super::{Balance, Groups, Kernel, Wakeup, eevdf, numa, v5_4, v5_5, v5_7, v5_10};
 use crate::slot;
 use crate::topology::{SchedGroup, SdFlags};

@@ -131,14 +131,7 @@ pub const CPU_STAT_FIELDS: &[&str] =
 impl CpuStat {
     /// The values in the order of [`CPU_STAT_FIELDS`].
     pub fn values(&self) -> [u64; 6] {
-        [
-            self.usage_ns,
-            self.nr_periods,
-            self.nr_throttled,
-            self.throttled_ns,
-            self.nr_bursts,
-            self.burst_ns,
-        ]
+        [self.usage_ns, self.nr_periods, self.nr_throttled, self.throttled_ns, self.nr_bursts, self.burst_ns]
     }
 }
 

@@ -44,7 +44,7 @@ pub struct CfsBandwidth {
     /// `slack_started`: the slack's timer runs.
     slack_started: bool,
     /// When the period's timer expires, or expired last, ns.
-    period_expires_ns: u64,
+    pub period_expires_ns: u64,
     /// CPUs that the timers interrupt.
     timer_cpu: [u16; NR_TIMERS as usize],
     /// `throttled_cfs_rq`: CPUs on which the group is throttled, the first one longest.
@@ -113,9 +113,7 @@ impl TaskGroups {
     /// cfs_rq_throttled().
     #[inline]
     pub fn throttled(&self, queue: QueueId) -> bool {
-        self.bandwidth_used
-            && queue.group != ROOT_GROUP
-            && self.queues[self.index(queue)].bandwidth.throttled
+        self.bandwidth_used && queue.group != ROOT_GROUP && self.queues[self.index(queue)].bandwidth.throttled
     }
 
     /// throttled_hierarchy().

@@ -221,7 +221,9 @@ impl GroupTree {
         let online = (0..nr_cpus).filter(|&cpu| !machine.offline.contains(&(cpu as u32)));
         let mut sessions: Vec<String> = Vec::new();
         if autogroup {
-            for name in tasks.tasks.iter().filter(|entry| entry.group.is_none()).filter_map(|e| e.session.as_ref()) {
+            for name in
+                tasks.tasks.iter().filter(|entry| entry.group.is_none()).filter_map(|e| e.session.as_ref())
+            {
                 if !sessions.contains(name) {
                     sessions.push(name.clone());
                 }

@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::memory::{MAX_PAGES, MemoryEntry, RegionSpec, Sharing, WalkSpec};
 use super::groups::{GroupEntry, GroupTree};
+use super::memory::{MAX_PAGES, MemoryEntry, RegionSpec, Sharing, WalkSpec};
 use super::{Action, Load, TaskSpec};
 use crate::error::{Result, SimError};
 use crate::kernels::Kernel;

@@ -50,19 +50,20 @@ def test_a_shorter_period_makes_shorter_waits() -> None:
     assert throttled_s(10_000) > throttled_s(100_000), "40 ms fit into 50 ms, and not into 5 ms"
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_a_woken_task_goes_to_a_cpu_that_runs_sched_idle_tasks_only(kernel: str) -> None:
-    # Every CPU is busy: one with normal work, three with SCHED_IDLE tasks.
+@pytest.mark.parametrize(("kernel", "group"), [*((kernel, None) for kernel in KERNELS), ("v6.12", "idle")])
+def test_a_woken_task_goes_to_a_cpu_that_runs_sched_idle_tasks_only(kernel: str, group: str | None) -> None:
+    # Every CPU is busy: one with normal work, three with SCHED_IDLE tasks, or with those of an idle group.
+    policy = "idle" if group is None else "normal"
+    groups = [] if group is None else [sl.TaskGroup(group, idle=True)]
     tasks = [
-        *(sl.CpuHog(policy="idle", mask=(cpu,)) for cpu in (1, 2, 3)),
+        *(sl.CpuHog(policy=policy, group=group, mask=(cpu,)) for cpu in (1, 2, 3)),
         sl.CpuHog(mask=(0,)),
         sl.Periodic(run_us=1000, sleep_us=3000),
     ]
-    log = simulate(kernel, tasks, machine=FOUR, ms=1000).wakeup_log(0)
+    log = simulate(kernel, tasks, *groups, machine=FOUR, ms=1000).wakeup_log(0)
     woken = log[(log.task == 5) & (log.kind == "wakeup") & (log.time_s > 0.4)]
     assert len(woken) > 200
     assert (woken.cpu != 0).all()
-    # Where it is found as an idle CPU would be: from the beginning (v5.4), before and beside truly idle ones.
     assert set(woken.rule) <= {"target_idle", "prev_idle", "recent_used", "idle_cpu"}
 
 
@@ -158,6 +159,6 @@ def test_bad_policies_and_sessions_are_told() -> None:
         sl.CpuHog(policy="batch")
     with pytest.raises(ValueError, match="session = '': must be the name of a session"):
         sl.CpuHog(session="")
-    with pytest.raises(ValueError, match="tunables.cfs_bandwidth_slice_us = 0: is 1 to 1000000 us"):
+    with pytest.raises(ValueError, match=r"tunables.cfs_bandwidth_slice_us = 0: is 1 to 1000000 us"):
         kernel = sl.Kernel("v6.12").with_tunables(cfs_bandwidth_slice_us=0)
         sl.simulate(ONE, kernel, sl.Workload([sl.CpuHog()]), progress=False)

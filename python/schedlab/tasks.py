@@ -28,7 +28,8 @@ class Task:
         mask: CPUs that they may use; None for all.
         release: (time in us, CPUs): from then on they may use these CPUs.
         group: name of the task group (cgroup) that they are in; None for the root.
-        policy: `normal`, or `idle` (SCHED_IDLE): they run when nothing else wants to, whatever their nice level.
+        policy: `normal`, or `idle` (SCHED_IDLE): they run when nothing else wants to, with a weight of 3,
+            whatever their nice level.
         session: name of their session (setsid()). Under the tunable `autogroup` the tasks of a session are a
             group of 1024 shares, unless they are in a group already; otherwise it means nothing.
         memory: what they keep in memory, of hogs, periodic tasks and barriers; None: it is not looked at.

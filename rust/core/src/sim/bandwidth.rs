@@ -110,6 +110,12 @@ pub struct QueueBandwidth {
 }
 
 impl TaskGroups {
+    /// Whether a queue may have to do with bandwidth at all: the branch that runs without quotas pay for.
+    #[inline]
+    fn may_be_limited(&self, queue: QueueId) -> bool {
+        self.bandwidth_used && queue.group != ROOT_GROUP
+    }
+
     /// cfs_rq_throttled().
     #[inline]
     pub fn throttled(&self, queue: QueueId) -> bool {
@@ -119,9 +125,7 @@ impl TaskGroups {
     /// throttled_hierarchy().
     #[inline]
     pub fn throttled_hierarchy(&self, queue: QueueId) -> bool {
-        self.bandwidth_used
-            && queue.group != ROOT_GROUP
-            && self.queues[self.index(queue)].bandwidth.throttle_count > 0
+        self.may_be_limited(queue) && self.queues[self.index(queue)].bandwidth.throttle_count > 0
     }
 
     /// throttled_lb_pair(): whether a task of this queue may not be moved to another CPU for throttling's sake.
@@ -145,7 +149,7 @@ impl Sim<'_> {
     pub(super) fn cfs_rq_clock_pelt(&self, queue: QueueId) -> u64 {
         let rq = &self.rqs[usize::from(queue.cpu)];
         let clock = rq.clock_pelt - rq.lost_idle_time;
-        if !self.groups.bandwidth_used || queue.group == ROOT_GROUP {
+        if !self.groups.may_be_limited(queue) {
             return clock;
         }
         let bandwidth = &self.groups.queues[self.groups.index(queue)].bandwidth;
@@ -154,10 +158,15 @@ impl Sim<'_> {
     }
 
     /// account_cfs_rq_runtime(): time that a queue's entity ran comes off its slice; a new slice, or the CPU is to be given up.
+    #[inline]
     pub(super) fn account_cfs_rq_runtime(&mut self, queue: QueueId, delta_exec: u64) {
-        if !self.groups.bandwidth_used || queue.group == ROOT_GROUP {
-            return;
+        if self.groups.may_be_limited(queue) {
+            self.account_cfs_rq_runtime_of_group(queue, delta_exec);
         }
+    }
+
+    #[inline(never)]
+    fn account_cfs_rq_runtime_of_group(&mut self, queue: QueueId, delta_exec: u64) {
         let index = self.groups.index(queue);
         let bandwidth = &mut self.groups.queues[index].bandwidth;
         if !bandwidth.runtime_enabled {
@@ -189,10 +198,15 @@ impl Sim<'_> {
     }
 
     /// check_enqueue_throttle(): the first entity of a queue may find its group's runtime used up.
+    #[inline]
     pub(super) fn check_enqueue_throttle(&mut self, queue: QueueId) {
-        if !self.groups.bandwidth_used || queue.group == ROOT_GROUP {
-            return;
+        if self.groups.may_be_limited(queue) {
+            self.check_enqueue_throttle_of_group(queue);
         }
+    }
+
+    #[inline(never)]
+    fn check_enqueue_throttle_of_group(&mut self, queue: QueueId) {
         let index = self.groups.index(queue);
         let below = &self.groups.queues[index];
         // A running group is dealt with when its entity is put back.
@@ -211,6 +225,7 @@ impl Sim<'_> {
     }
 
     /// check_cfs_rq_runtime() of a queue that no entity runs in: throttles it if its runtime is used up.
+    #[inline]
     pub(super) fn check_cfs_rq_runtime(&mut self, queue: QueueId) {
         if self.is_out_of_runtime(queue) && !self.groups.throttled(queue) {
             self.throttle_cfs_rq(queue);
@@ -219,6 +234,7 @@ impl Sim<'_> {
 
     /// check_cfs_rq_runtime() of a queue that is about to be picked from. True if it is throttled: the pick starts anew, and
     /// whoever ran has been put back.
+    #[inline]
     pub(super) fn throttled_at_pick(&mut self, queue: QueueId) -> bool {
         if !self.is_out_of_runtime(queue) {
             return false;
@@ -246,8 +262,9 @@ impl Sim<'_> {
         }
     }
 
+    #[inline]
     fn is_out_of_runtime(&self, queue: QueueId) -> bool {
-        if !self.groups.bandwidth_used || queue.group == ROOT_GROUP {
+        if !self.groups.may_be_limited(queue) {
             return false;
         }
         let bandwidth = &self.groups.queues[self.groups.index(queue)].bandwidth;
@@ -402,10 +419,15 @@ impl Sim<'_> {
     }
 
     /// return_cfs_rq_runtime(): a queue that its last entity leaves gives back what it has beyond a millisecond.
+    #[inline]
     pub(super) fn return_cfs_rq_runtime(&mut self, queue: QueueId) {
-        if !self.groups.bandwidth_used || queue.group == ROOT_GROUP {
-            return;
+        if self.groups.may_be_limited(queue) {
+            self.return_cfs_rq_runtime_of_group(queue);
         }
+    }
+
+    #[inline(never)]
+    fn return_cfs_rq_runtime_of_group(&mut self, queue: QueueId) {
         let index = self.groups.index(queue);
         let below = &mut self.groups.queues[index];
         if !below.bandwidth.runtime_enabled || below.cfs.nr_running > 0 {

@@ -612,7 +612,7 @@ impl Sim<'_> {
                 None => break next,
             }
         };
-        if next != prev {
+        if next != prev || (self.groups.bandwidth_used && self.running_task(cpu) != next) {
             self.switch_entities(cpu, next);
         }
         // The latest to run stands at the head of the list: balancing, which comes from the tail, sees it last.

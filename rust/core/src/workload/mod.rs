@@ -60,7 +60,8 @@ impl Load {
 
 /// The groups of a load whose tasks are in one, of 1024 shares, or in none.
 fn one_group_if(grouped: bool) -> Vec<GroupSpec> {
-    if grouped { vec![GroupSpec { parent: 0, shares: NICE_0_LOAD }] } else { Vec::new() }
+    let group = GroupSpec { name: "cgroup".to_owned(), shares: NICE_0_LOAD, ..GroupSpec::default() };
+    if grouped { vec![group] } else { Vec::new() }
 }
 
 /// A task group of a load.

@@ -58,6 +58,9 @@ class Runs:
         self.metrics = _dataset(result["metrics"], scenario, seeds, self.provenance)
         self._group_types: list[str] = list(result["group_types"])
         self._classification: npt.NDArray[np.uint64] = result["classification"]
+        self._groups: list[str] = list(result["groups"])
+        self._cpu_stat: npt.NDArray[np.uint64] = result["cpu_stat"]
+        self._cpu_stat_fields: list[str] = list(result["cpu_stat_fields"])
         self._schedstat = {name: value for name, value in result.items() if name.startswith("schedstat_")}
 
     @property
@@ -147,6 +150,27 @@ class Runs:
             ValueError: the seed is not among these runs.
         """
         return _schedstat_text(self, self._position(seed))
+
+    def cpu_stat(self, seed: int) -> pd.DataFrame:
+        """What the task groups of one run got and were refused, from their making to its end (`cpu.stat`).
+
+        Index: names of the groups, those of sessions as `/autogroup-NAME`; empty without groups. Columns:
+        `usage_s`, CPU time of all tasks in and below the group; of its quota `nr_periods`, `nr_throttled`,
+        those at whose end it was throttled on some CPU, `throttled_s` over all CPUs, `nr_bursts` and
+        `burst_s`, periods with more than a quota and how much more.
+
+        Raises:
+            ValueError: the seed is not among these runs.
+        """
+        counters = self._cpu_stat[self._position(seed)]
+        frame = pd.DataFrame(index=pd.Index(self._groups, name="group", dtype=object))
+        for position, field in enumerate(self._cpu_stat_fields):
+            values = counters[:, position]
+            if field.endswith("_ns"):
+                frame[field.removesuffix("_ns") + "_s"] = values / 1e9
+            else:
+                frame[field] = values.astype(np.int64)
+        return frame
 
     def balance_log(self, seed: int) -> pd.DataFrame:
         """Every balance pass of one run, in order; the run is made again for it.

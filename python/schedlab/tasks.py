@@ -13,6 +13,9 @@ from schedlab.memory import Memory
 MOST_US = 3_600_000_000
 """The longest time that a task may be given, us: an hour."""
 
+MOST_QUOTA_US = (1 << 44) - 1
+"""The largest quota of a group, us, the kernel's."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
@@ -26,10 +29,13 @@ class Task:
         mask: CPUs that they may use; None for all.
         release: (time in us, CPUs): from then on they may use these CPUs.
         group: name of the task group (cgroup) that they are in; None for the root.
+        session: name of their session (setsid()). Under the tunable `autogroup` the tasks of a session are a
+            group of 1024 shares, unless they are in a group already; otherwise it means nothing.
         memory: what they keep in memory, of hogs, periodic tasks and barriers; None: it is not looked at.
-        policy: `other`, the fair class, or `fifo`, the real-time class: hogs and periodic tasks, bound to one
-            CPU by `mask`, run there before every fair task, and what they use is lost to these. Nothing
-            throttles them.
+        policy: `normal`; `idle` (SCHED_IDLE): they run when nothing else wants to, with a weight of 3, whatever
+            their nice level; or `fifo`, the real-time class: hogs and periodic tasks, bound to one CPU by
+            `mask`, run there before every fair task, and what they use is lost to these. Nothing throttles
+            them.
         priority: of a `fifo` task, 1 to 99, the higher goes first; 0 for the fair class.
         uclamp_min: placed as if they needed at least so much, 0 to 1024 = the biggest CPU; read from v5.7 on.
         uclamp_max: placed as if they needed at most so much. Neither changes the speed of a CPU.
@@ -47,8 +53,9 @@ class Task:
     mask: tuple[int, ...] | None = None
     release: tuple[int, tuple[int, ...]] | None = None
     group: str | None = None
+    session: str | None = None
     memory: Memory | None = None
-    policy: str = "other"
+    policy: str = "normal"
     priority: int = 0
     uclamp_min: int = 0
     uclamp_max: int = 1024
@@ -70,19 +77,18 @@ class Task:
         if self.group is not None:
             _group_name("group", self.group)
         self._check_attributes()
+        if self.session is not None and (not isinstance(self.session, str) or not self.session):
+            raise bad_argument("session", self.session, "must be the name of a session")
         if self.memory is not None and not isinstance(self.memory, Memory):
             raise bad_argument("memory", self.memory, "must be Memory")
         if self.mask is not None:
             put(self, "mask", _cpus("mask", self.mask))
         if self.release is not None:
-            if not isinstance(self.release, Sequence) or len(self.release) != 2:
-                raise bad_argument("release", self.release, "must be a time in us and the CPUs from then on")
-            at_us, cpus = self.release
-            put(self, "release", (integer("release", at_us, 0, MOST_US), _cpus("release", cpus)))
+            put(self, "release", _release(self.release))
 
     def _check_attributes(self) -> None:
         put = object.__setattr__
-        choice("policy", self.policy, ("other", "fifo"))
+        choice("policy", self.policy, ("normal", "idle", "fifo"))
         least, most = (1, 99) if self.policy == "fifo" else (0, 0)
         put(self, "priority", integer("priority", self.priority, least, most))
         for name in ("uclamp_min", "uclamp_max"):
@@ -217,21 +223,60 @@ class TaskGroup:
         shares: its weight against the tasks and groups beside it, 2 to 262,144; 1024 as a nice-0 task, or a
             `cpu.weight` of 100.
         parent: name of the group that it is in; None for the root.
+        quota_us: CPU time that it may have in each period, us (`cpu.max`), at least 1000; None for no limit.
+            More than the period is more than one CPU. Where quotas are nested, each holds.
+        period_us: the period, us, 1000 to 1,000,000.
+        burst_us: what it may save up of unused quota beyond one, us (`cpu.max.burst`), at most the quota;
+            kernels from 5.14 on.
+        idle: it runs when nothing beside it wants to, with a weight of 3 (`cpu.idle`); kernels from 5.15 on.
+        cpus: CPUs that its tasks may use (`cpuset.cpus`), within those of the group that it is in; None for
+            all of those. A task whose own mask leaves none of them may use them all.
+        release: (time in us, CPUs): from then on these are its `cpus`.
 
     Raises:
-        ValueError: the name is empty, or the shares are out of their range.
+        ValueError: the name is empty, or a number is out of its range.
     """
 
     name: str
     shares: int = 1024
     parent: str | None = None
+    quota_us: int | None = None
+    period_us: int = 100_000
+    burst_us: int = 0
+    idle: bool = False
+    cpus: tuple[int, ...] | None = None
+    release: tuple[int, tuple[int, ...]] | None = None
 
     def __post_init__(self) -> None:
         """Checks the arguments; whether the parent exists, the workload will say."""
+        put = object.__setattr__
         _group_name("name", self.name)
-        object.__setattr__(self, "shares", integer("shares", self.shares, 2, 1 << 18))
+        put(self, "shares", integer("shares", self.shares, 2, 1 << 18))
         if self.parent is not None:
             _group_name("parent", self.parent)
+        if self.quota_us is not None:
+            put(self, "quota_us", integer("quota_us", self.quota_us, 1000, MOST_QUOTA_US))
+        put(self, "period_us", integer("period_us", self.period_us, 1000, 1_000_000))
+        put(self, "burst_us", integer("burst_us", self.burst_us, 0, MOST_QUOTA_US))
+        if not isinstance(self.idle, bool):
+            raise bad_argument("idle", self.idle, "must be True or False")
+        if self.cpus is not None:
+            put(self, "cpus", _cpus("cpus", self.cpus))
+        if self.release is not None:
+            put(self, "release", _release(self.release))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The group as the scenario's JSON has it; what is as by default is left out."""
+        fields = {"name": self.name, "shares": self.shares, "parent": self.parent}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name not in fields and value != field.default:
+                fields[field.name] = value
+        if self.cpus is not None:
+            fields["cpus"] = list(self.cpus)
+        if self.release is not None:
+            fields["release"] = {"at_us": self.release[0], "mask": list(self.release[1])}
+        return fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,7 +337,7 @@ class Workload:
         entries = [task.to_dict() for task in self.tasks]
         fields = {"kind": self.kind, "duration_ms": self.duration_ms, "tasks": entries}
         if self.groups:
-            fields["groups"] = [dataclasses.asdict(group) for group in self.groups]
+            fields["groups"] = [group.to_dict() for group in self.groups]
         if self.hotplug:
             fields["hotplug"] = [dataclasses.asdict(change) for change in self.hotplug]
         return fields
@@ -325,8 +370,10 @@ def _task_group(index: int, entry: object) -> TaskGroup:
     if not isinstance(entry, dict) or "name" not in entry:
         raise bad_argument(f"workload.groups[{index}]", entry, "must be an object with a `name`")
     for name in entry:
-        choice(f"field of workload.groups[{index}]", name, ("name", "shares", "parent"))
-    return TaskGroup(**entry)
+        choice(f"field of workload.groups[{index}]", name, [f.name for f in dataclasses.fields(TaskGroup)])
+    arguments = dict(entry)
+    _unpack_release(arguments)
+    return TaskGroup(**arguments)
 
 
 def _check_tree(groups: Sequence[TaskGroup]) -> None:
@@ -360,9 +407,7 @@ def _task(index: int, entry: object) -> Task:
     known = sorted(field.name for field in dataclasses.fields(kind))
     for name in arguments:
         choice(f"field of workload.tasks[{index}]", name, known)
-    release = arguments.get("release")
-    if isinstance(release, dict):
-        arguments["release"] = (release.get("at_us"), release.get("mask"))
+    _unpack_release(arguments)
     if arguments.get("memory") is not None:
         arguments["memory"] = Memory.from_dict(f"workload.tasks[{index}].memory", arguments["memory"])
     missing = [
@@ -373,6 +418,19 @@ def _task(index: int, entry: object) -> Task:
     if missing:
         raise bad_argument(f"workload.tasks[{index}].{missing[0]}", None, "must be given")
     return kind(**arguments)
+
+
+def _unpack_release(arguments: dict[str, Any]) -> None:
+    release = arguments.get("release")
+    if isinstance(release, dict):
+        arguments["release"] = (release.get("at_us"), release.get("mask"))
+
+
+def _release(release: object) -> tuple[int, tuple[int, ...]]:
+    if not isinstance(release, Sequence) or len(release) != 2:
+        raise bad_argument("release", release, "must be a time in us and the CPUs from then on")
+    at_us, cpus = release
+    return integer("release", at_us, 0, MOST_US), _cpus("release", cpus)
 
 
 def _cpus(argument: str, cpus: object) -> tuple[int, ...]:

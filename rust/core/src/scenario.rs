@@ -11,7 +11,7 @@ use crate::pelt::PeltTable;
 use crate::sim::Setup;
 use crate::sim::cost::CostModel;
 use crate::sim::hotplug::Plugged;
-use crate::sim::tunables::{Features, TunableSettings};
+use crate::sim::tunables::{Features, TunableSettings, Tunables};
 use crate::topology::{DomainRules, MachineSpec, build_sched_domains};
 use crate::workload::{Action, Hackbench, Load, Tasks, Tbench};
 
@@ -81,11 +81,19 @@ impl WorkloadSpec {
         of_tasks.or_else(|| tasks.groups.first().map(|group| group.name.as_str()))
     }
 
-    fn load(&self, machine: &MachineSpec, cost: &CostModel) -> Load {
+    /// Checks that the kernel has what the load asks for.
+    fn validate_under(&self, kernel: &Kernel) -> Result<()> {
+        match self {
+            Self::Hackbench(_) | Self::Tbench(_) => Ok(()),
+            Self::Tasks(tasks) => tasks.validate_under(kernel),
+        }
+    }
+
+    fn load(&self, machine: &MachineSpec, cost: &CostModel, tunables: &Tunables) -> Load {
         match self {
             Self::Hackbench(hackbench) => hackbench.load(),
             Self::Tbench(tbench) => tbench.load(cost),
-            Self::Tasks(tasks) => tasks.load(machine),
+            Self::Tasks(tasks) => tasks.load(machine, tunables.autogroup),
         }
     }
 }
@@ -167,7 +175,8 @@ impl Scenario {
         self.kernel.validate()?;
         self.validate_ticks()?;
         self.validate_groups()?;
-        self.workload.validate(&self.machine)
+        self.workload.validate(&self.machine)?;
+        self.workload.validate_under(&self.kernel.kernel()?)
     }
 
     /// Task groups came with the fair scheduler.
@@ -208,7 +217,7 @@ impl Scenario {
         let online = self.machine.nr_cpus() - self.machine.offline.len();
         let mut tunables = self.kernel.tunables.resolve(online);
         tunables.numa_balancing &= kernel.o1.is_none();
-        let mut load = self.workload.load(&self.machine, &self.costs);
+        let mut load = self.workload.load(&self.machine, &self.costs, &tunables);
         let plugged = self.plugged(rules, &mut load)?;
         Ok(Setup {
             domains: build_sched_domains(&self.machine, rules)?,

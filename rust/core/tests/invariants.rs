@@ -75,7 +75,13 @@ fn machines() -> impl Strategy<Value = MachineSpec> {
         )
 }
 
+/// Any kernel.
 fn kernels() -> impl Strategy<Value = KernelSpec> {
+    prop_oneof![6 => fair_kernels(), 1 => o1_kernels()]
+}
+
+/// Those with the fair scheduler.
+fn fair_kernels() -> impl Strategy<Value = KernelSpec> {
     let tunables = (
         select(vec![None, Some(100), Some(300), Some(1000)]),
         select(vec![None, Some(1), Some(8), Some(16), Some(500)]),
@@ -99,14 +105,13 @@ fn kernels() -> impl Strategy<Value = KernelSpec> {
     let patched = ["ni-random", "eligible-first"].map(|patch| ("v6.12", Some(patch)));
     let patched = [[("v5.6", Some("runnable-avg"))].as_slice(), &patched].concat();
     let kernel = prop_oneof![2 => select(plain.to_vec()), 1 => select(patched)];
-    let fair = (kernel, tunables, features).prop_map(|((name, patch), tunables, features)| KernelSpec {
+    (kernel, tunables, features).prop_map(|((name, patch), tunables, features)| KernelSpec {
         name: name.to_owned(),
         patches: patch.map(str::to_owned).into_iter().collect(),
         tunables,
         features,
         ..KernelSpec::default()
-    });
-    prop_oneof![6 => fair, 1 => o1_kernels()]
+    })
 }
 
 /// The O(1) scheduler with none, one and both of its patches.
@@ -235,7 +240,7 @@ proptest! {
     fn hold_in_random_loads_while_cpus_come_and_go(
         machine in machines(),
         ranks in prop::option::of(prop::collection::vec(-3i32..3, 64)),
-        kernel in kernels(),
+        kernel in fair_kernels(),
         costs in costs(),
         entries in prop::collection::vec(any::<(u8, u16, u8, u32)>(), 1..7),
         plugs in prop::collection::vec(any::<(u8, u32)>(), 0..9),

@@ -10,7 +10,7 @@ use pyo3::types::PyDict;
 use schedlab_core::SimError;
 use schedlab_core::kernels::env::GroupType;
 use schedlab_core::record::{
-    CPU_FIELDS, DOMAIN_FIELDS, METRIC_TABLE, NR_BUCKETS, NR_GROUP_TYPES, Record, level_names,
+    CPU_FIELDS, CPU_STAT_FIELDS, DOMAIN_FIELDS, METRIC_TABLE, NR_BUCKETS, NR_GROUP_TYPES, Record, level_names,
 };
 use schedlab_core::run::{Progress, run_seeds};
 use schedlab_core::scenario::Scenario;
@@ -39,7 +39,15 @@ pub fn simulate<'py>(
     let state = Progress::default();
     let records = interruptible(py, &state, progress, || run_seeds(&scenario, &seeds, threads, &state))?;
     let setup = scenario.setup().map_err(to_py)?;
-    to_arrays(py, &records, level_names(&setup.domains))
+    let result = to_arrays(py, &records, level_names(&setup.domains))?;
+    let groups: Vec<&str> = setup.load.groups.iter().map(|group| group.name.as_str()).collect();
+    let shape = (records.len(), groups.len(), CPU_STAT_FIELDS.len());
+    let cpu_stat =
+        Array3::from_shape_fn(shape, |(seed, group, field)| records[seed].cpu_stat[group].values()[field]);
+    result.set_item("groups", groups)?;
+    result.set_item("cpu_stat", cpu_stat.to_pyarray(py))?;
+    result.set_item("cpu_stat_fields", CPU_STAT_FIELDS)?;
+    Ok(result)
 }
 
 /// Runs a batch on another thread with the GIL free; from this one, reports progress and sees to signals.

@@ -28,6 +28,10 @@ pub const QUEUE: Queue = Queue {
         check_preempt_wakeup,
         "A wakee that is behind by the wake-up granularity takes the CPU."
     ),
+    preempts_by_policy: slot!(
+        preempts_by_policy,
+        "Any other task takes the CPU from a SCHED_IDLE one, which takes it from nobody."
+    ),
     wakeup_preempt_entity: slot!(
         wakeup_preempt_entity,
         "Compares virtual run times, with the wake-up granularity as margin."
@@ -114,6 +118,15 @@ fn check_preempt_wakeup(env: &QueueEnv<'_>, _: &CfsRq, curr: TaskId, task: TaskI
     let (curr, task) = (env.entities.se(curr), env.entities.se(task));
     let preempt = (env.queue.wakeup_preempt_entity.f)(env, curr, task) == 1;
     WakeupVerdict { preempt, cancel_protection: false }
+}
+
+/// kernel/sched/fair.c, v5.7, check_preempt_wakeup(): what the policies of the two tasks say, whatever groups they are in.
+fn preempts_by_policy(env: &QueueEnv<'_>, tasks: [TaskId; 2], _: [TaskId; 2]) -> Option<bool> {
+    let [curr, woken] = tasks.map(|task| env.entities.se(task).idle);
+    if curr && !woken {
+        return Some(true);
+    }
+    (woken || !env.features.wakeup_preemption).then_some(false)
 }
 
 /// kernel/sched/fair.c, v5.7, wakeup_preempt_entity(): 1 if `se` is so far behind `curr` that it should preempt it, -1 if

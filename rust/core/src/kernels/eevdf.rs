@@ -30,6 +30,10 @@ pub const QUEUE: Queue = Queue {
         "Nothing at the tick: charging the entity has said whether its slice is over."
     ),
     check_preempt_wakeup: slot!(check_preempt_wakeup, "A wakee takes the CPU if it would be picked now."),
+    preempts_by_policy: slot!(
+        preempts_by_policy,
+        "Where the two tasks' groups or they themselves meet, the one that is not idle has the CPU."
+    ),
     wakeup_preempt_entity: slot!(wakeup_preempt_entity, "No margin of virtual run time is kept."),
     delay_dequeue: slot!(delay_dequeue, "A sleeper that owes time stays queued until it has paid."),
 };
@@ -90,6 +94,19 @@ fn check_preempt_wakeup(env: &QueueEnv<'_>, cfs: &CfsRq, curr: TaskId, task: Tas
     let cancel_protection = env.features.preempt_short && do_preempt_short(&clock, woken, running);
     let protected = running.slice_protected && !cancel_protection;
     WakeupVerdict { preempt: pick_with(env, cfs, &clock, protected) == task, cancel_protection }
+}
+
+/// kernel/sched/fair.c, v6.12, check_preempt_wakeup_fair(): what SCHED_IDLE says, of tasks and of groups.
+fn preempts_by_policy(env: &QueueEnv<'_>, tasks: [TaskId; 2], entities: [TaskId; 2]) -> Option<bool> {
+    if !env.features.wakeup_preemption {
+        return Some(false);
+    }
+    let [curr, woken] = entities.map(|entity| env.entities.se(entity).idle);
+    if curr != woken {
+        return Some(curr);
+    }
+    // What is alike so far: SCHED_IDLE tasks take the CPU from nobody.
+    env.entities.se(tasks[1]).idle.then_some(false)
 }
 
 /// kernel/sched/fair.c, v6.12, do_preempt_short(): whether an eligible entity of shorter slice goes before the running one.

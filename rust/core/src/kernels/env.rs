@@ -252,6 +252,8 @@ pub struct BalanceRules {
     pub busy_interval_shortened_by: u64,
     /// A CPU that runs SCHED_IDLE tasks only counts as busy in its intervals.
     pub sched_idle_is_busy: bool,
+    /// The slow path takes the first CPU that runs SCHED_IDLE tasks only; otherwise only where no CPU is idle.
+    pub sched_idle_at_once: bool,
     /// A failed pull of a misfit task counts in `nr_balance_failed`, and may lengthen the interval.
     pub misfit_failure_counts: bool,
     /// Starting an active balance raises `nr_balance_failed` to where cache-hot tasks move.
@@ -267,6 +269,7 @@ impl Default for BalanceRules {
             raised_cost_delays_decay: false,
             busy_interval_shortened_by: 0,
             sched_idle_is_busy: true,
+            sched_idle_at_once: false,
             misfit_failure_counts: true,
             active_balance_raises_failures: true,
         }

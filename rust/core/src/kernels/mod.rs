@@ -13,6 +13,7 @@ pub mod capacity;
 pub mod cfs;
 pub mod eevdf;
 pub mod env;
+pub mod groups;
 pub mod numa;
 pub mod o1;
 pub mod patches;
@@ -38,6 +39,7 @@ use self::env::{
     BalanceRules, GroupType, IdlestEnv, LbEnv, LbView, SdLbStats, SgLbStats, SrcQueue, TaskView,
     WakeAffineEnv, WakeCapEnv, WakeTarget,
 };
+use self::groups::GroupRules;
 use self::numa::faults::{PageFault, VmaScan};
 use self::numa::{NumaEnv, NumaStats, NumaTask, NumaType};
 use self::o1::O1;
@@ -84,6 +86,8 @@ pub struct Kernel {
     pub o1: Option<O1>,
     /// CPUs of different capacity or priority.
     pub capacity: Capacity,
+    /// What there is for task groups.
+    pub groups: Groups,
 }
 
 impl Kernel {
@@ -107,6 +111,7 @@ impl Kernel {
         slots.extend(self.wakeup.slots());
         slots.extend(self.numa.slots());
         slots.extend(self.capacity.slots());
+        slots.extend(self.groups.slots());
         slots
     }
 
@@ -134,6 +139,7 @@ impl Kernel {
             || self.wakeup.take(name, &from.wakeup)
             || self.numa.take(name, &from.numa)
             || self.capacity.take(name, &from.capacity)
+            || self.groups.take(name, &from.groups)
         {
             return Ok(self);
         }
@@ -273,6 +279,9 @@ slot_table! {
         check_preempt_tick: fn(&QueueEnv<'_>, &CfsRq) -> TickVerdict,
         /// Whether the second entity, which becomes runnable, takes the CPU from the first.
         check_preempt_wakeup: fn(&QueueEnv<'_>, &CfsRq, TaskId, TaskId) -> WakeupVerdict,
+        /// What SCHED_IDLE says of a wake-up before virtual time is asked, if anything: (the running and the woken task,
+        /// what of theirs shares a queue).
+        preempts_by_policy: fn(&QueueEnv<'_>, [TaskId; 2], [TaskId; 2]) -> Option<bool>,
         /// 1 if the second entity should preempt the first, -1 if it is ahead of it, 0 in between.
         wakeup_preempt_entity: fn(&QueueEnv<'_>, &SchedEntity, &SchedEntity) -> i32,
         /// Whether an entity that falls asleep stays queued until it is picked; never in a queue by virtual run time.
@@ -340,6 +349,14 @@ slot_table! {
         wake_wide: fn(u32, u32, u32) -> bool,
         /// An idle CPU near the target: (search, previous CPU, target) to the CPU and the rule that found it.
         select_idle_sibling: fn(&mut IdleSearch<'_>, usize, usize) -> (usize, PlacementRule),
+    }
+}
+
+slot_table! {
+    /// Task groups.
+    Groups {
+        /// What the group scheduler can do, and how it limits bandwidth.
+        group_rules: fn() -> GroupRules,
     }
 }
 

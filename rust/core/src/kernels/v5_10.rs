@@ -7,9 +7,11 @@
 //! * `detach_tasks`: each failed pass halves what a task's load counts.
 //! * `can_migrate_task`: threads of a core share all caches, so that no task is hot between them.
 //! * `balance_rules`: a busy CPU's interval is a jiffy shorter.
+//! * `group_rules`: a queue asks its pool once more before it is throttled.
 
 use super::env::{BalanceRules, GroupType, LbEnv, MigrationType, SdLbStats, SrcQueue, TaskView};
-use super::{Balance, Kernel, v5_4, v5_5, v5_7};
+use super::groups::GroupRules;
+use super::{Balance, Groups, Kernel, v5_4, v5_5, v5_7};
 use crate::slot;
 use crate::topology::SdFlags;
 
@@ -28,8 +30,16 @@ pub const KERNEL: Kernel = Kernel {
         detach_tasks: slot!(detach_tasks, "Each failed pass halves what a task's load counts."),
         ..v5_7::KERNEL.balance
     },
+    groups: Groups {
+        group_rules: slot!(group_rules, "A queue asks its pool once more before it is throttled."),
+    },
     ..v5_7::KERNEL
 };
+
+/// kernel/sched/fair.c, v5.10, throttle_cfs_rq().
+fn group_rules() -> GroupRules {
+    GroupRules { throttle_asks_again: true, ..(v5_7::KERNEL.groups.group_rules.f)() }
+}
 
 /// kernel/sched/fair.c, v5.10, get_sd_balance_interval().
 fn balance_rules() -> BalanceRules {

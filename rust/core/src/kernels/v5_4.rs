@@ -12,7 +12,7 @@ use super::env::{
     SrcQueue, TaskScan, TaskView, WakeAffineEnv, WakeCapEnv, WakeTarget,
 };
 use super::sis::select_idle_sibling_v5_4;
-use super::{Balance, Kernel, Signals, Wakeup, capacity, cfs, numa};
+use super::{Balance, Kernel, Signals, Wakeup, capacity, cfs, groups, numa};
 use crate::cpumask::CpuMask;
 use crate::pelt::{PeltForm, SchedAvg};
 use crate::slot;
@@ -108,6 +108,7 @@ pub const KERNEL: Kernel = Kernel {
     numa: numa::v5_6::NUMA,
     o1: None,
     capacity: capacity::V5_4,
+    groups: groups::GROUPS,
 };
 
 /// One CPU of the biggest kind (`SCHED_CAPACITY_SCALE`), and the load of one nice-0 hog.

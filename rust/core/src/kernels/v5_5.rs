@@ -3,7 +3,9 @@
 //! Later generations build on this table. What the rework left alone is in v5.4's.
 
 use super::capacity::{Fit, Room};
-use super::env::{GroupType, IdlestEnv, LbEnv, MigrationType, SdLbStats, SgLbStats, SrcQueue, TaskView};
+use super::env::{
+    BalanceRules, GroupType, IdlestEnv, LbEnv, MigrationType, SdLbStats, SgLbStats, SrcQueue, TaskView,
+};
 use super::sis::select_idle_sibling;
 use super::v5_4::{
     SCHED_CAPACITY_SCALE, avg_load, capacity_is_reduced, detach_by, domain_avg_load, fbq_classify_group,
@@ -25,6 +27,10 @@ pub const KERNEL: Kernel = Kernel {
         ..v5_4::KERNEL.signals
     },
     balance: Balance {
+        balance_rules: slot!(
+            balance_rules,
+            "A new task goes to the first CPU found that runs SCHED_IDLE tasks only."
+        ),
         update_sg_lb_stats: slot!(
             update_sg_lb_stats,
             "Counts tasks of every class; average load only of overloaded groups, misfits of other groups only."
@@ -88,6 +94,11 @@ pub const KERNEL: Kernel = Kernel {
 /// kernel/sched/fair.c, v5.5, cpu_load(): sleepers count until their load has decayed.
 fn cpu_load(avg: &SchedAvg) -> u64 {
     avg.load_avg
+}
+
+/// kernel/sched/fair.c, v5.5, find_idlest_group_cpu().
+fn balance_rules() -> BalanceRules {
+    BalanceRules { sched_idle_at_once: true, ..(v5_4::KERNEL.balance.balance_rules.f)() }
 }
 
 /// kernel/sched/fair.c, v5.5, find_busiest_group().

@@ -19,13 +19,14 @@ use super::env::{
     BalanceRules, CpuIdleType, GroupType, IdlestEnv, LbEnv, MigrationType, SdLbStats, SgLbStats, SrcQueue,
     TaskView, WakeAffineEnv, WakeTarget,
 };
+use super::groups::GroupRules;
 use super::patches::runnable_avg;
 use super::sis_util::select_idle_sibling;
 use super::v5_4::{
     SCHED_CAPACITY_SCALE, avg_load, capacity_is_reduced, detach_by, domain_avg_load, fbq_classify_rq,
     leaves_reduced_capacity, migrate_degrades_locality, overutilized_after, runs_within,
 };
-use super::{Balance, Kernel, Wakeup, capacity, eevdf, numa, v5_4, v5_5, v5_7};
+use super::{Balance, Groups, Kernel, Wakeup, capacity, eevdf, numa, v5_4, v5_5, v5_7, v5_10};
 use crate::slot;
 use crate::topology::{SchedGroup, SdFlags};
 
@@ -108,6 +109,12 @@ pub const KERNEL: Kernel = Kernel {
     },
     numa: numa::v6_12::NUMA,
     capacity: capacity::V6_12,
+    groups: Groups {
+        group_rules: slot!(
+            group_rules,
+            "Groups can be idle and save up runtime; a throttled queue is put back by its own CPU."
+        ),
+    },
     ..v5_7::KERNEL
 };
 
@@ -122,6 +129,18 @@ fn balance_rules() -> BalanceRules {
         misfit_failure_counts: false,
         active_balance_raises_failures: false,
         ..(v5_7::KERNEL.balance.balance_rules.f)()
+    }
+}
+
+/// kernel/sched/fair.c, v6.12, init_cfs_bandwidth(), throttle_cfs_rq() and distribute_cfs_runtime().
+fn group_rules() -> GroupRules {
+    GroupRules {
+        has_cpu_idle: true,
+        has_burst: true,
+        periods_interleave: true,
+        unthrottles_by_interrupt: true,
+        throttled_time_needs_tasks: true,
+        ..(v5_10::KERNEL.groups.group_rules.f)()
     }
 }
 

@@ -111,6 +111,34 @@ metrics! {
     events "count",
 }
 
+/// cpu.stat of one task group since it was made, in the order of [`CPU_STAT_FIELDS`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuStat {
+    /// CPU time of its tasks (`usage_usec`).
+    pub usage_ns: u64,
+    /// Periods that have ended while it was in use.
+    pub nr_periods: u64,
+    /// Those at whose end it was throttled somewhere.
+    pub nr_throttled: u64,
+    /// Time for which it was throttled, over all CPUs (`throttled_usec`).
+    pub throttled_ns: u64,
+    /// Periods in which it used more than its quota.
+    pub nr_bursts: u64,
+    /// CPU time beyond the quota (`burst_usec`).
+    pub burst_ns: u64,
+}
+
+/// Fields of a group's cpu.stat.
+pub const CPU_STAT_FIELDS: &[&str] =
+    &["usage_ns", "nr_periods", "nr_throttled", "throttled_ns", "nr_bursts", "burst_ns"];
+
+impl CpuStat {
+    /// The values in the order of [`CPU_STAT_FIELDS`].
+    pub fn values(&self) -> [u64; 6] {
+        [self.usage_ns, self.nr_periods, self.nr_throttled, self.throttled_ns, self.nr_bursts, self.burst_ns]
+    }
+}
+
 /// Counters of one CPU for /proc/schedstat, in the order of [`CPU_FIELDS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuCounters {
@@ -254,6 +282,8 @@ pub struct Record {
     pub domains: Vec<Vec<DomainCounters>>,
     /// Names of the levels, by index of `classification`.
     names: Vec<String>,
+    /// By task group, the root left out; in the order of the load's.
+    pub cpu_stat: Vec<CpuStat>,
     /// CPU and level to index of `classification`.
     level_index: Vec<Vec<usize>>,
     /// The same as it was at the start, once the machine has got new domains.
@@ -319,6 +349,7 @@ impl Record {
                 .map(|hierarchy| vec![DomainCounters::default(); hierarchy.len()])
                 .collect(),
             names,
+            cpu_stat: Vec::new(),
             level_index,
             start_index: None,
             slots: Vec::new(),

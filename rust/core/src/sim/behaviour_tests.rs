@@ -55,7 +55,7 @@ fn dual_quad(nr_tasks: usize) -> Setup {
 }
 
 /// The same under another kernel.
-fn dual_quad_under(kernel: &str, nr_tasks: usize) -> Setup {
+pub(super) fn dual_quad_under(kernel: &str, nr_tasks: usize) -> Setup {
     let llc: Vec<u32> = (0..8).map(|cpu| cpu / 4).collect();
     let machine = MachineSpec {
         arch: "arm64".to_owned(),
@@ -68,7 +68,7 @@ fn dual_quad_under(kernel: &str, nr_tasks: usize) -> Setup {
 
 impl<'a> Sim<'a> {
     /// The setup's machine at rest and its tasks, none of them forked.
-    fn at_rest(setup: &'a Setup) -> Self {
+    pub(super) fn at_rest(setup: &'a Setup) -> Self {
         let mut sim = Self::new(setup, 0);
         for (id, spec) in setup.load.tasks.iter().enumerate() {
             let mut task = super::start::new_task(id, spec, sim.pelt_form, 0, sim.now);

@@ -13,18 +13,6 @@ use crate::load_weight::calc_delta_fair;
 use crate::pelt::{self, PeltForm};
 use crate::record::TaskTraceState;
 
-/// The queue's decisions' view of the simulation: borrows fields, so that others stay free.
-macro_rules! queue_env {
-    ($sim:ident) => {
-        QueueEnv {
-            queue: &$sim.kernel.queue,
-            tunables: $sim.tunables,
-            features: $sim.features,
-            entities: Entities { tasks: &$sim.tasks, groups: &$sim.groups, rqs: &$sim.rqs },
-        }
-    };
-}
-
 /// Why an entity enters or leaves a queue (`ENQUEUE_*`, `DEQUEUE_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Why {
@@ -80,7 +68,7 @@ impl Sim<'_> {
 
     /// A queue by its number, to change.
     #[inline]
-    fn cfs_mut(&mut self, queue: QueueId) -> &mut CfsRq {
+    pub(super) fn cfs_mut(&mut self, queue: QueueId) -> &mut CfsRq {
         cfs_mut!(self, queue)
     }
 
@@ -113,6 +101,7 @@ impl Sim<'_> {
             QueueForm::Vruntime | QueueForm::Priority => self.update_min_vruntime(queue),
             QueueForm::Deadline => self.update_deadline(queue, curr),
         }
+        self.account_cfs_rq_runtime(queue, delta_exec);
     }
 
     /// update_deadline() and what update_curr() does after it.
@@ -152,8 +141,7 @@ impl Sim<'_> {
     /// update_cfs_rq_load_avg(): takes off what left while asleep, then ages the queue's signals. True if they changed.
     pub(super) fn update_cfs_rq_load_avg(&mut self, queue: QueueId) -> bool {
         let form = self.pelt_form;
-        let rq = &self.rqs[usize::from(queue.cpu)];
-        let now = rq.clock_pelt - rq.lost_idle_time;
+        let now = self.cfs_rq_clock_pelt(queue);
         if queue.group != ROOT_GROUP {
             self.propagate_removed(queue);
         }
@@ -203,18 +191,10 @@ impl Sim<'_> {
         }
     }
 
-    /// cpu_util(): the utilization of a CPU, or what its tasks are expected to need if that is more.
-    fn cpu_util(&self, cpu: usize) -> u64 {
-        let cfs = &self.rqs[cpu].cfs;
-        let estimated = if self.features.util_est { u64::from(cfs.util_est_enqueued) } else { 0 };
-        cfs.avg.util_avg.max(estimated).min(self.stats.capacity_orig[cpu])
-    }
-
     /// update_load_avg(): ages an entity and its queue; attaches an entity that comes from elsewhere.
     pub(super) fn update_load_avg(&mut self, queue: QueueId, entity: EntityId, attach: bool) {
         let form = self.pelt_form;
-        let rq = &self.rqs[usize::from(queue.cpu)];
-        let now = rq.clock_pelt - rq.lost_idle_time;
+        let now = self.cfs_rq_clock_pelt(queue);
         let running = self.entities().cfs(queue).curr == entity;
         let is_group = entity >= self.groups.nr_tasks;
         let se = se_mut!(self, entity);
@@ -272,19 +252,24 @@ impl Sim<'_> {
             self.util_est_enqueue(cpu, task);
         }
         let mut queue = self.task_cfs_rq(cpu, task);
+        let mut idle = i32::from(self.se(task).idle);
         self.enqueue_entity(queue, task, why);
-        self.cfs_mut(queue).h_nr_running += 1;
+        self.count_tasks(queue, 1, idle);
         while let Some((above, entity)) = self.groups.parent(queue) {
+            if self.groups.throttled(queue) {
+                break;
+            }
             if self.se(entity).on_rq {
                 if self.se(entity).sched_delayed {
                     self.requeue_delayed_entity(above, entity);
                 }
-                self.update_ancestors(queue, 1);
+                self.update_ancestors(queue, 1, idle);
                 break;
             }
             self.take_min_slice(queue, entity);
             self.enqueue_entity(above, entity, Why::Sleep);
-            self.cfs_mut(above).h_nr_running += 1;
+            idle = self.idle_above(queue, 1, idle);
+            self.count_tasks(above, 1, idle);
             queue = above;
         }
         self.list_push_head(cpu, task);
@@ -297,7 +282,7 @@ impl Sim<'_> {
     }
 
     /// enqueue_entity().
-    fn enqueue_entity(&mut self, queue: QueueId, entity: EntityId, why: Why) {
+    pub(super) fn enqueue_entity(&mut self, queue: QueueId, entity: EntityId, why: Why) {
         self.update_curr_of(queue);
         if self.queue_form == QueueForm::Vruntime && why != Why::Sleep {
             let min_vruntime = self.entities().cfs(queue).min_vruntime;
@@ -324,17 +309,22 @@ impl Sim<'_> {
         cfs.nr_running += 1;
         se.on_rq = true;
         self.timeline_insert(queue, entity);
+        self.check_enqueue_throttle(queue);
     }
 
-    /// The levels above a queue whose entities stay where they are hear of `tasks` more or fewer below them.
-    fn update_ancestors(&mut self, mut queue: QueueId, tasks: i32) {
+    /// The levels above a queue whose entities stay where they are hear of `tasks` more or fewer below them, up to one that is
+    /// throttled; `idle` of them count as idle in the queue.
+    fn update_ancestors(&mut self, mut queue: QueueId, tasks: i32, mut idle: i32) {
         while let Some((above, entity)) = self.groups.parent(queue) {
             self.update_load_avg(above, entity, false);
             self.update_cfs_group(entity);
             self.take_min_slice(queue, entity);
-            let cfs = self.cfs_mut(above);
-            cfs.h_nr_running = cfs.h_nr_running.wrapping_add_signed(tasks);
+            idle = self.idle_above(queue, tasks, idle);
+            self.count_tasks(above, tasks, idle);
             queue = above;
+            if self.groups.throttled(queue) {
+                return;
+            }
         }
     }
 
@@ -363,6 +353,7 @@ impl Sim<'_> {
             self.tasks[task as usize].se.sched_delayed = true;
             return;
         }
+        let was_sched_idle = self.stats.sched_idle[cpu];
         self.dequeue_entities(queue, task, why);
         self.list_remove(cpu, task);
         self.account_numa(cpu, task, -1);
@@ -371,39 +362,50 @@ impl Sim<'_> {
             self.util_est_dequeue(cpu, task, matches!(why, Why::Sleep | Why::Exit));
         }
         self.nr_running_changed(cpu);
+        self.balance_early(cpu, was_sched_idle);
     }
 
     /// The end of a delayed dequeue: the entity has paid what it owed, and leaves.
     pub(super) fn finish_delayed_dequeue(&mut self, queue: QueueId, entity: EntityId) {
+        let cpu = usize::from(queue.cpu);
+        let was_sched_idle = self.stats.sched_idle[cpu];
         self.dequeue_entities(queue, entity, Why::Sleep);
         if entity < self.groups.nr_tasks {
-            self.list_remove(usize::from(queue.cpu), entity);
-            self.account_numa(usize::from(queue.cpu), entity, -1);
+            self.list_remove(cpu, entity);
+            self.account_numa(cpu, entity, -1);
         }
+        self.clear_delayed(entity);
+        self.nr_running_changed(cpu);
+        self.balance_early(cpu, was_sched_idle);
+    }
+
+    /// finish_delayed_dequeue_entity().
+    pub(super) fn clear_delayed(&mut self, entity: EntityId) {
         let delay_zero = self.features.delay_zero;
         let se = self.se_mut(entity);
         se.sched_delayed = false;
         if delay_zero {
             se.vlag = se.vlag.min(0);
         }
-        self.nr_running_changed(usize::from(queue.cpu));
     }
 
     /// dequeue_entities(), the loops of dequeue_task_fair(): the entity leaves, and every group that it leaves empty.
     fn dequeue_entities(&mut self, mut queue: QueueId, entity: EntityId, why: Why) {
         let tasks = i32::from(entity < self.groups.nr_tasks);
+        let mut idle = i32::from(self.se(entity).idle) * tasks;
         self.dequeue_entity(queue, entity, why);
         loop {
-            let cfs = self.cfs_mut(queue);
-            cfs.h_nr_running = cfs.h_nr_running.wrapping_add_signed(-tasks);
-            let empty = cfs.load.weight == 0;
+            self.count_tasks(queue, -tasks, -idle);
             let Some((above, parent)) = self.groups.parent(queue) else { return };
-            if !empty {
-                if matches!(why, Why::Sleep | Why::Exit) {
+            if self.groups.throttled(queue) {
+                return;
+            }
+            if self.entities().cfs(queue).load.weight != 0 {
+                if matches!(why, Why::Sleep | Why::Exit) && !self.groups.throttled_hierarchy(queue) {
                     // Who runs next had better be of the same group.
                     self.set_next_buddy(above, parent);
                 }
-                self.update_ancestors(queue, -tasks);
+                self.update_ancestors(queue, -tasks, -idle);
                 return;
             }
             self.update_curr_of(above);
@@ -411,10 +413,11 @@ impl Sim<'_> {
                 self.update_load_avg(above, parent, false);
                 self.clear_buddies(above, parent);
                 self.se_mut(parent).sched_delayed = true;
-                self.update_ancestors(queue, -tasks);
+                self.update_ancestors(queue, -tasks, -idle);
                 return;
             }
             self.dequeue_entity(above, parent, Why::Sleep);
+            idle = self.idle_above(queue, tasks, idle);
             queue = above;
         }
     }
@@ -454,7 +457,7 @@ impl Sim<'_> {
     }
 
     /// dequeue_entity().
-    fn dequeue_entity(&mut self, queue: QueueId, entity: EntityId, why: Why) {
+    pub(super) fn dequeue_entity(&mut self, queue: QueueId, entity: EntityId, why: Why) {
         self.update_curr_of(queue);
         self.update_load_avg(queue, entity, false);
         if self.pelt_form == PeltForm::Old {
@@ -479,6 +482,7 @@ impl Sim<'_> {
         if self.queue_form == QueueForm::Vruntime && why == Why::Move {
             se.vruntime = se.vruntime.wrapping_sub(cfs.min_vruntime);
         }
+        self.return_cfs_rq_runtime(queue);
         self.update_cfs_group(entity);
         match self.queue_form {
             QueueForm::Vruntime | QueueForm::Priority => self.update_min_vruntime(queue),
@@ -577,13 +581,21 @@ impl Sim<'_> {
     }
 
     /// pick_next_task_fair(): the next one runs; `prev` gives way unless it is the same. `None` if there is none.
-    pub(super) fn pick_next_task(&mut self, cpu: usize, prev: TaskId) -> Option<TaskId> {
+    pub(super) fn pick_next_task(&mut self, cpu: usize, mut prev: TaskId) -> Option<TaskId> {
+        if self.groups.bandwidth_used && prev == NO_TASK {
+            self.check_queues_left(cpu);
+        }
         let mut queue = QueueId::root(cpu);
         let next = loop {
             if self.entities().cfs(queue).nr_running == 0 {
                 return None;
             }
             self.update_curr_of(queue);
+            if self.throttled_at_pick(queue) {
+                prev = NO_TASK;
+                queue = QueueId::root(cpu);
+                continue;
+            }
             let next = {
                 let env = queue_env!(self);
                 let cfs = env.entities.cfs(queue);
@@ -600,7 +612,7 @@ impl Sim<'_> {
                 None => break next,
             }
         };
-        if next != prev {
+        if next != prev || (self.groups.bandwidth_used && self.running_task(cpu) != next) {
             self.switch_entities(cpu, next);
         }
         // The latest to run stands at the head of the list: balancing, which comes from the tail, sees it last.
@@ -620,10 +632,14 @@ impl Sim<'_> {
 
     /// put_prev_entity().
     pub(super) fn put_prev_entity(&mut self, queue: QueueId, prev: EntityId) {
-        self.update_curr_of(queue);
-        self.timeline_insert(queue, prev);
-        self.update_load_avg(queue, prev, false);
+        // A group's entity may have left just now: throttled.
+        if self.se(prev).on_rq {
+            self.update_curr_of(queue);
+            self.timeline_insert(queue, prev);
+            self.update_load_avg(queue, prev, false);
+        }
         self.cfs_mut(queue).curr = NO_TASK;
+        self.check_cfs_rq_runtime(queue);
         let now = self.now;
         let Some(task) = self.tasks.get_mut(prev as usize) else { return };
         task.queued_since_ns = now;
@@ -696,7 +712,10 @@ impl Sim<'_> {
             self.resched_curr(cpu);
             return;
         }
-        if self.running_task(cpu) == NO_TASK || curr == task {
+        if self.running_task(cpu) == NO_TASK
+            || curr == task
+            || self.groups.throttled_hierarchy(self.task_cfs_rq(cpu, task))
+        {
             return;
         }
         // check_preempt_wakeup(), check_preempt_wakeup_fair().
@@ -708,10 +727,20 @@ impl Sim<'_> {
         if next_marked {
             self.set_next_buddy(self.task_cfs_rq(cpu, task), task);
         }
-        if self.rqs[cpu].need_resched || !self.features.wakeup_preemption {
+        if self.rqs[cpu].need_resched || !(self.features.wakeup_preemption || self.groups.idle_used) {
             return;
         }
         let (queue, se, pse) = self.find_matching_se(cpu, curr, task);
+        if self.groups.idle_used
+            && let Some(preempts) = self.preempts_by_policy([curr, task], [se, pse])
+        {
+            self.log_preemption(cpu, curr, task, preempts);
+            if preempts {
+                self.record.metrics.preemptions_wakeup += 1;
+                self.resched_curr(cpu);
+            }
+            return;
+        }
         self.update_curr_of(queue);
         let verdict = {
             let env = queue_env!(self);
@@ -741,7 +770,8 @@ impl Sim<'_> {
     /// set_next_buddy(): the entity is preferred, on every level from here up.
     fn set_next_buddy(&mut self, queue: QueueId, entity: EntityId) {
         let mut level = Some((queue, entity));
-        while let Some((queue, entity)) = level.filter(|&(_, entity)| self.se(entity).on_rq) {
+        let eligible = |sim: &Self, entity| sim.se(entity).on_rq && !sim.se(entity).idle;
+        while let Some((queue, entity)) = level.filter(|&(_, entity)| eligible(self, entity)) {
             self.cfs_mut(queue).next = entity;
             level = self.groups.parent(queue);
         }
@@ -763,11 +793,6 @@ impl Sim<'_> {
         }
     }
 
-    /// task_util_est(): what the task needs now, or needed in its last activations if that is more.
-    pub(super) fn task_util_est(&self, task: TaskId) -> u64 {
-        task_util_est(&self.tasks[task as usize].se, self.features.util_est)
-    }
-
     /// place_entity() of an entity on a queue.
     pub(super) fn place_entity(&self, queue: QueueId, entity: EntityId, placing: Placing) -> Placement {
         let env = queue_env!(self);
@@ -784,47 +809,13 @@ impl Sim<'_> {
         se.rel_deadline = false;
     }
 
-    /// util_est_enqueue(): the queue expects what its new task needed before.
-    fn util_est_enqueue(&mut self, cpu: usize, task: TaskId) {
-        if self.features.util_est {
-            self.rqs[cpu].cfs.util_est_enqueued += estimate(&self.tasks[task as usize].se);
-        }
-    }
-
-    /// util_est_dequeue(): the queue expects less, and a task that falls asleep is estimated anew.
-    fn util_est_dequeue(&mut self, cpu: usize, task: TaskId, sleeps: bool) {
-        if !self.features.util_est {
-            return;
-        }
-        let se = &mut self.tasks[task as usize].se;
-        let cfs = &mut self.rqs[cpu].cfs;
-        cfs.util_est_enqueued = cfs.util_est_enqueued.saturating_sub(estimate(se));
-        self.stats.util[cpu] = self.cpu_util(cpu);
-        let se = &mut self.tasks[task as usize].se;
-        // A signal that did not move since the last activation says nothing new.
-        if !sleeps || se.util_est_enqueued & UTIL_AVG_UNCHANGED != 0 {
-            return;
-        }
-        let util = se.avg.util_avg as u32;
-        se.util_est_enqueued = util | UTIL_AVG_UNCHANGED;
-        if self.features.util_est_fastup && se.util_est_ewma < se.util_est_enqueued {
-            se.util_est_ewma = se.util_est_enqueued;
-            return;
-        }
-        let difference = i64::from(se.util_est_enqueued) - i64::from(se.util_est_ewma);
-        // Within one per cent of a CPU: not worth a change.
-        if difference.abs() < 1024 / 100 || u64::from(util) > self.stats.capacity_orig[cpu] {
-            return;
-        }
-        se.util_est_ewma = ((i64::from(se.util_est_ewma) * 4 + difference) / 4) as u32;
-    }
-
     /// The queue's number of tasks changed: mirrors, the overload flag, the idle state.
     pub(super) fn nr_running_changed(&mut self, cpu: usize) {
         let nr_running = self.rqs[cpu].nr_running();
         let before = self.stats.nr_running[cpu];
         self.stats.nr_running[cpu] = nr_running;
         self.stats.h_nr_running[cpu] = self.rqs[cpu].cfs.h_nr_running;
+        self.stats.sched_idle[cpu] = nr_running > 0 && nr_running == self.rqs[cpu].cfs.idle_h_nr_running;
         self.stats.util[cpu] = self.cpu_util(cpu);
         if before < 2 && nr_running >= 2 {
             self.overload = true;
@@ -881,14 +872,4 @@ pub(super) fn list_remove(tasks: &mut [super::rq::Task], head: &mut TaskId, tail
         NO_TASK => *tail = prev,
         next => tasks[next as usize].list_prev = prev,
     }
-}
-
-/// task_util_est(), with or without the estimate (UTIL_EST).
-pub(super) fn task_util_est(se: &SchedEntity, util_est: bool) -> u64 {
-    if util_est { se.avg.util_avg.max(u64::from(estimate(se))) } else { se.avg.util_avg }
-}
-
-/// _task_util_est(): the larger of the last activation and the average over activations.
-pub(super) fn estimate(se: &SchedEntity) -> u32 {
-    se.util_est_ewma.max(se.util_est_enqueued) | UTIL_AVG_UNCHANGED
 }

@@ -18,6 +18,8 @@ use crate::topology::{DomainRules, MachineSpec, build_sched_domains};
 use crate::workload::hackbench::{Ipc, Mode};
 use crate::workload::{GroupSpec, Hackbench, Load, TaskSpec};
 
+/// The kernels with a fair queue.
+pub(super) const KERNELS: [&str; 6] = ["v5.4", "v5.5", "v5.6", "v5.7", "v5.10", "v6.12"];
 const MS: u64 = 1_000_000;
 const TICK: u64 = MS;
 /// More work than any test waits for.
@@ -47,14 +49,16 @@ fn hogs_of_any_nice_get_their_share_within_a_slice() {
 fn groups_get_cpu_time_by_shares_and_their_tasks_by_weight() {
     // Tasks as (group, nice); groups as (parent, shares).
     type Case<'a> = (&'a [(u16, i32)], &'a [(u16, u32)]);
-    let cases: [Case<'_>; 4] = [
+    let cases: [Case<'_>; 5] = [
         (&[(1, 0), (1, 0), (1, 0), (2, 0)], &[(0, 1024), (0, 1024)]),
         (&[(0, 0), (1, 0), (1, 5), (2, -5)], &[(0, 2048), (0, 512)]),
         (&[(0, 3), (1, 0), (2, 0), (2, 4), (3, 0), (3, 0)], &[(0, 1024), (1, 512), (2, 3000)]),
         (&[(2, 0), (1, 19), (1, -10)], &[(0, 300), (0, 100_000)]),
+        (&[(3, 0), (3, 5), (3, -5), (2, 1), (1, -2), (0, 0)], &[(0, 1024), (1, 700), (2, 2048)]),
     ];
     for (tasks, groups) in cases {
-        for (kernel, slice_ns) in [("v5.4", 6 * MS), ("v5.7", 6 * MS), ("v6.12", 3 * MS)] {
+        for kernel in KERNELS {
+            let slice_ns = if kernel == "v6.12" { 3 * MS } else { 6 * MS };
             let nices: Vec<i32> = tasks.iter().map(|&(_, nice)| nice).collect();
             let mut load = hogs(&nices, ENDLESS);
             for (task, &(group, _)) in load.tasks.iter_mut().zip(tasks) {
@@ -77,7 +81,7 @@ fn groups_get_cpu_time_by_shares_and_their_tasks_by_weight() {
 }
 
 fn group_spec(&(parent, shares): &(u16, u32)) -> GroupSpec {
-    GroupSpec { parent, shares: scale_load(shares) }
+    GroupSpec { parent, shares: scale_load(shares), ..GroupSpec::default() }
 }
 
 /// A hog's part of a CPU: its weight among what is beside it, times its group's part.
@@ -257,7 +261,7 @@ fn service_of_hogs(kernel: &str, nices: &[i32], span_ns: u64) -> Vec<u64> {
 }
 
 /// CPU time of each task of a load on one CPU in a span.
-fn service_of(kernel: &str, load: Load, span_ns: u64) -> Vec<u64> {
+pub(super) fn service_of(kernel: &str, load: Load, span_ns: u64) -> Vec<u64> {
     let setup = setup(kernel, 1, Features::default(), load);
     let service = |sim: &mut Sim<'_>| {
         sim.update_rq_clock(0);
@@ -276,7 +280,7 @@ fn service_of(kernel: &str, load: Load, span_ns: u64) -> Vec<u64> {
 }
 
 /// Tasks that compute for ever, of these nice levels; the first one forks the others.
-fn hogs(nices: &[i32], work_ns: u64) -> Load {
+pub(super) fn hogs(nices: &[i32], work_ns: u64) -> Load {
     let ops = vec![
         Op::Fork { first: 1, count: nices.len() as u32 - 1, gap_ns: 0 },
         Op::Compute { ns: work_ns, spread_permille: 0 },
@@ -328,15 +332,15 @@ fn hackbench(groups: u32, loops: u32) -> Load {
     .load()
 }
 
-fn task(program: u32, id: usize, nice: i32) -> TaskSpec {
+pub(super) fn task(program: u32, id: usize, nice: i32) -> TaskSpec {
     TaskSpec { mm: id as u32, ..TaskSpec::new(program, weight(nice)) }
 }
 
-fn weight(nice: i32) -> LoadWeight {
+pub(super) fn weight(nice: i32) -> LoadWeight {
     LoadWeight::from_nice(nice).expect("a nice level")
 }
 
-fn setup(kernel: &str, nr_cpus: usize, features: Features, load: Load) -> Setup {
+pub(super) fn setup(kernel: &str, nr_cpus: usize, features: Features, load: Load) -> Setup {
     let machine = MachineSpec::uniform("plain", nr_cpus);
     let rules = DomainRules::for_kernel(kernel).expect("a kernel with domains");
     let tunables = TunableSettings { hz: Some(1000), ..TunableSettings::default() }.resolve(nr_cpus);
@@ -354,7 +358,7 @@ fn setup(kernel: &str, nr_cpus: usize, features: Features, load: Load) -> Setup 
 }
 
 /// A run, `span_ns` after its start.
-fn running(setup: &Setup, span_ns: u64) -> Sim<'_> {
+pub(super) fn running(setup: &Setup, span_ns: u64) -> Sim<'_> {
     let mut sim = Sim::new(setup, 1);
     sim.start(setup, 1);
     let end = sim.now + span_ns;
@@ -365,7 +369,7 @@ fn running(setup: &Setup, span_ns: u64) -> Sim<'_> {
 }
 
 /// A run to its end, looked at after every event.
-fn each_event<'a>(setup: &'a Setup, mut look: impl FnMut(&Sim<'_>)) -> Sim<'a> {
+pub(super) fn each_event<'a>(setup: &'a Setup, mut look: impl FnMut(&Sim<'_>)) -> Sim<'a> {
     let mut sim = Sim::new(setup, 1);
     sim.start(setup, 1);
     while !sim.stopped {
@@ -375,7 +379,7 @@ fn each_event<'a>(setup: &'a Setup, mut look: impl FnMut(&Sim<'_>)) -> Sim<'a> {
     sim
 }
 
-fn step(sim: &mut Sim<'_>) {
+pub(super) fn step(sim: &mut Sim<'_>) {
     let (time, cpu) = sim.events.first();
     assert!(time < NEVER, "nothing is left to do, but {} tasks are", sim.tasks.len());
     sim.now = time;
@@ -384,7 +388,7 @@ fn step(sim: &mut Sim<'_>) {
     debug_assert!(sim.rqs[cpu].curr == NO_TASK || sim.tasks[sim.rqs[cpu].curr as usize].se.on_rq);
 }
 
-fn load(tasks: Vec<TaskSpec>, ops: Vec<Op>, channels: Vec<ChannelKind>) -> Load {
+pub(super) fn load(tasks: Vec<TaskSpec>, ops: Vec<Op>, channels: Vec<ChannelKind>) -> Load {
     let (barriers, actions) = (Vec::new(), Vec::new());
     Load {
         tasks,

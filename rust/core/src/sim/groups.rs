@@ -3,6 +3,7 @@
 //! The root group is the CPUs' own queues. Without other groups every loop over the hierarchy is one step long.
 
 use super::Sim;
+use super::bandwidth::{CfsBandwidth, QueueBandwidth};
 use super::rq::{CfsRq, EntityId, Rq, SchedEntity, Task, TaskId};
 use crate::group::{GroupLoad, calc_group_shares};
 use crate::kernels::eevdf::reweight_eevdf;
@@ -43,6 +44,10 @@ pub struct TaskGroup {
     pub shares: u64,
     /// `load_avg`: sum of what its queues contributed last.
     pub load_avg: i64,
+    /// `idle`: whatever is in it runs like a SCHED_IDLE task against what is beside it (`cpu.idle`).
+    pub idle: bool,
+    /// `cfs_bandwidth`, if it has a quota.
+    pub bandwidth: Option<CfsBandwidth>,
 }
 
 /// A group's queue on one CPU, with what only a group's queue has.
@@ -60,6 +65,8 @@ pub struct GroupCfsRq {
     pub removed_runnable_sum: u64,
     /// `h_load`: the part of the CPU's load that is the group's.
     pub h_load: u64,
+    /// Its part of the group's quota.
+    pub bandwidth: QueueBandwidth,
 }
 
 /// The groups of a run.
@@ -77,6 +84,12 @@ pub struct TaskGroups {
     pub entities: Vec<SchedEntity>,
     /// By CPU: jiffy in which the shares of its load were last worked out, and its load then.
     pub h_load: Vec<(u64, u64)>,
+    /// Some group has a quota (cfs_bandwidth_used()).
+    pub bandwidth_used: bool,
+    /// Some task is SCHED_IDLE, or some group idle.
+    pub idle_used: bool,
+    /// Number of the groups' first timer, behind those of tasks and actions.
+    pub first_timer: TaskId,
 }
 
 impl TaskGroups {
@@ -262,6 +275,10 @@ impl Sim<'_> {
         if self.pelt_form == PeltForm::Modern {
             self.groups.entities[index].runnable_weight = runnable_weight;
         }
+        // Its load stands still, and so do its shares.
+        if self.groups.throttled_hierarchy(queue) {
+            return;
+        }
         let unchanged = self.groups.entities[index].weight == shares;
         // There an empty group keeps its weight, since its entity may stay queued, and what is the same is left alone.
         if self.queue_form == QueueForm::Deadline && (weight == 0 || unchanged) {
@@ -428,6 +445,9 @@ impl Sim<'_> {
     /// propagate_entity_cfs_rq(): every level above hears of an entity that was attached or detached.
     pub(super) fn propagate_entity_cfs_rq(&mut self, mut queue: QueueId) {
         while let Some((above, entity)) = self.groups.parent(queue) {
+            if self.groups.throttled(above) {
+                return;
+            }
             self.update_load_avg(above, entity, false);
             queue = above;
         }
@@ -439,6 +459,10 @@ impl Sim<'_> {
             let queue = QueueId { cpu: cpu as u16, group: group as GroupId };
             let below = &self.groups.queues[self.groups.index(queue)];
             let avg = &below.cfs.avg;
+            // Throttled queues are off the list that the kernel walks (`leaf_cfs_rq_list`).
+            if below.bandwidth.throttle_count > 0 {
+                continue;
+            }
             if below.cfs.load.weight == 0
                 && (avg.load_sum, avg.util_sum, avg.runnable_sum) == (0, 0, 0)
                 && !below.propagate

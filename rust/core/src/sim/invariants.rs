@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 
 use super::Sim;
-use super::fair::estimate;
 use super::groups::{GroupId, QueueId};
 use super::program::Op;
 use super::rq::{NO_TASK, TaskId, TaskState};
 use super::timeline::vruntime_before;
+use super::util_est::estimate;
 use crate::error::{Result, SimError};
 use crate::kernels::eevdf::{VirtualClock, clock_of};
 use crate::kernels::queue::QueueForm;
@@ -98,8 +98,12 @@ impl Sim<'_> {
             }
             task = this.list_next;
         }
-        if listed != rq.cfs.h_nr_running {
-            return self.broken(format!("{listed} tasks listed, {} in its queues", rq.cfs.h_nr_running));
+        // Throttled tasks are in the list and not counted.
+        let throttled = self.check_throttling(cpu).or_else(|what| self.broken(what).map(|()| 0))?;
+        if listed != rq.cfs.h_nr_running + throttled {
+            let counted = rq.cfs.h_nr_running;
+            return self
+                .broken(format!("{listed} tasks listed, {counted} in its queues, {throttled} throttled"));
         }
         if rq.cfs.util_est_enqueued != expected_util {
             let expects = rq.cfs.util_est_enqueued;
@@ -113,11 +117,53 @@ impl Sim<'_> {
         Ok(())
     }
 
+    /// What is throttled runs nowhere, and is in the list of its pool, once; pools hold no more than they may. Gives the
+    /// number of throttled tasks.
+    fn check_throttling(&self, cpu: usize) -> std::result::Result<u32, String> {
+        if !self.groups.bandwidth_used {
+            return Ok(0);
+        }
+        let mut tasks = 0;
+        for group in 1..self.groups.groups.len() as GroupId {
+            let queue = QueueId { cpu: cpu as u16, group };
+            let below = &self.groups.queues[self.groups.index(queue)];
+            let bandwidth = &below.bandwidth;
+            let Some((above, entity)) = self.groups.parent(queue) else { continue };
+            let count = match self.groups.parent(above) {
+                Some(_) => self.groups.queues[self.groups.index(above)].bandwidth.throttle_count,
+                None => 0,
+            };
+            if bandwidth.throttle_count != count + u32::from(bandwidth.throttled) {
+                return Err(format!("group {group} counts {} throttled groups", bandwidth.throttle_count));
+            }
+            if bandwidth.throttle_count > 0 && below.cfs.curr != NO_TASK {
+                return Err(format!("group {group} is throttled, and runs entity {}", below.cfs.curr));
+            }
+            let Some(pool) = &self.groups.groups[usize::from(group)].bandwidth else { continue };
+            if bandwidth.throttled {
+                tasks += below.cfs.h_nr_running;
+                if self.se(entity).on_rq || (bandwidth.runtime_remaining > 0) != bandwidth.csd_pending {
+                    return Err(format!("group {group} is throttled, and may run: {bandwidth:?}"));
+                }
+            }
+            let listed = pool.throttled.iter().filter(|&&other| usize::from(other) == cpu).count();
+            if listed != usize::from(bandwidth.throttled) {
+                return Err(format!("group {group} is {listed} times in the list of throttled queues"));
+            }
+            // A refill, and the slice of every CPU given back.
+            let slices_ns = self.groups.nr_cpus as u64 * self.tunables.cfs_bandwidth_slice_ns;
+            if pool.runtime_ns > pool.spec.quota_ns + pool.spec.burst_ns + slices_ns {
+                return Err(format!("group {group} has {} ns left", pool.runtime_ns));
+            }
+        }
+        Ok(tasks)
+    }
+
     /// A queue's counts, weights and order are its entities'; what is below a group's entity is what it says.
     fn check_queue(&self, queue: QueueId) -> std::result::Result<(), String> {
         let entities = self.entities();
         let cfs = entities.cfs(queue);
-        let (mut weight, mut runnable_weight, mut queued, mut tasks) = (0, 0, 0, 0);
+        let (mut weight, mut runnable_weight, mut queued, mut tasks, mut idle) = (0, 0, 0, 0, 0);
         let mut before = None;
         let waiting = cfs.timeline.iter().map(|(key, entity)| (Some(key), entity));
         for (key, entity) in waiting.chain((cfs.curr != NO_TASK).then_some((None, cfs.curr))) {
@@ -127,6 +173,11 @@ impl Sim<'_> {
             queued += 1;
             let below = self.groups.group_cfs_rq(entity);
             tasks += below.map_or(1, |below| entities.cfs(below).h_nr_running);
+            idle += match below {
+                _ if se.idle => below.map_or(1, |below| entities.cfs(below).h_nr_running),
+                Some(below) => entities.cfs(below).idle_h_nr_running,
+                None => 0,
+            };
             let home = match below {
                 Some(below) => self.groups.parent(below).map(|(above, _)| above),
                 None => Some(self.task_cfs_rq(usize::from(queue.cpu), entity)),
@@ -148,10 +199,10 @@ impl Sim<'_> {
             }
             before = Some(key);
         }
-        let counts = (queued, tasks, weight);
-        if counts != (cfs.nr_running, cfs.h_nr_running, cfs.load.weight) {
-            let has = (cfs.nr_running, cfs.h_nr_running, cfs.load.weight);
-            return Err(format!("entities, tasks and weight are {counts:?}, counted {has:?}"));
+        let counts = (queued, tasks, idle, weight);
+        let has = (cfs.nr_running, cfs.h_nr_running, cfs.idle_h_nr_running, cfs.load.weight);
+        if counts != has {
+            return Err(format!("entities, tasks, idle ones and weight are {counts:?}, counted {has:?}"));
         }
         if self.pelt_form == PeltForm::Old && runnable_weight != cfs.runnable_weight {
             return Err(format!("runnable weight {runnable_weight}, counted {}", cfs.runnable_weight));
@@ -193,9 +244,11 @@ impl Sim<'_> {
             ));
         }
         let pulled = self.record.metrics.migrations_newidle - self.watch.migrations_newidle;
-        // Where sleepers stay queued, what was pulled may be one of them: it leaves as soon as it is picked.
+        // Where sleepers stay queued, what was pulled may be one of them: it leaves as soon as it is picked. Or it is
+        // throttled here.
         let may_sleep = self.queue_form == QueueForm::Deadline && self.features.delay_dequeue;
-        if pulled > 0 && running == NO_TASK && !may_sleep {
+        let may_leave = may_sleep || self.groups.bandwidth_used;
+        if pulled > 0 && running == NO_TASK && !may_leave {
             return self.broken(format!("newidle balance pulled {pulled} tasks and none of them runs"));
         }
         self.watch.now = self.now;

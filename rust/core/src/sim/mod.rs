@@ -51,6 +51,18 @@ macro_rules! cfs_mut {
     };
 }
 
+/// The queue's decisions' view of the simulation: borrows fields, so that others stay free.
+macro_rules! queue_env {
+    ($sim:ident) => {
+        QueueEnv {
+            queue: &$sim.kernel.queue,
+            tunables: $sim.tunables,
+            features: $sim.features,
+            entities: Entities { tasks: &$sim.tasks, groups: &$sim.groups, rqs: &$sim.rqs },
+        }
+    };
+}
+
 /// The tasks of a CPU as a pull to another one walks them: borrows fields, so that others stay free.
 macro_rules! src_queue {
     ($sim:ident, $src:expr, $dst:expr, $running:expr, $virtual_clock:expr, $detached:ident) => {{
@@ -63,6 +75,7 @@ macro_rules! src_queue {
             head: &mut rq.list_head,
             tail: &mut rq.list_tail,
             nr_running,
+            dst_cpu: $dst as u16,
             clock: rq.clock,
             running: $running,
             next: rq.cfs.next,
@@ -81,6 +94,9 @@ macro_rules! src_queue {
 }
 
 pub mod balance;
+pub mod bandwidth;
+#[cfg(test)]
+mod bandwidth_tests;
 #[cfg(test)]
 mod behaviour_tests;
 mod capacity;
@@ -95,6 +111,7 @@ mod fair;
 mod fair_tests;
 pub mod groups;
 pub mod hotplug;
+mod idle_policy;
 mod invariants;
 mod log;
 mod memory;
@@ -108,6 +125,7 @@ mod src_queue;
 mod start;
 pub mod timeline;
 pub mod tunables;
+mod util_est;
 mod wakeup;
 
 use std::borrow::Cow;
@@ -136,6 +154,7 @@ use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 use crate::kernels::Kernel;
 use crate::kernels::env::{BalanceRules, RqStats, SgLbStats, SystemState};
+use crate::kernels::groups::GroupRules;
 use crate::kernels::queue::QueueForm;
 use crate::pelt::{PeltForm, PeltTable};
 use crate::record::decisions::{Decisions, Wanted};
@@ -187,6 +206,7 @@ pub struct Sim<'a> {
     pelt_form: PeltForm,
     balance_rules: BalanceRules,
     queue_form: QueueForm,
+    group_rules: GroupRules,
     tunables: &'a Tunables,
     features: &'a Features,
     pelt_table: &'a PeltTable,
@@ -295,6 +315,7 @@ pub fn run(setup: &Setup, seed: u64, log: Log, stop: &AtomicBool) -> Result<Reco
     }
     sim.record.metrics.simulated_ns = (sim.now - start_ns) as i64;
     sim.record.metrics.events = handled as i64;
+    sim.record.cpu_stat = sim.cpu_stat();
     Ok(sim.record)
 }
 
@@ -315,7 +336,10 @@ impl<'a> Sim<'a> {
     /// A timer has expired: of a task, or an action from outside.
     fn timer(&mut self, setup: &'a Setup, id: TaskId) {
         if let Some(action) = (id as usize).checked_sub(self.tasks.len()) {
-            self.act(setup, &setup.load.actions[action].1);
+            match setup.load.actions.get(action) {
+                Some((_, action)) => self.act(setup, action),
+                None => self.bandwidth_timer(id),
+            }
             return;
         }
         // The timer interrupts the CPU on which the task fell asleep, or the one that took over its timers.
@@ -382,6 +406,7 @@ impl<'a> Sim<'a> {
                 }
             }
             Interrupt::NohzKick => self.nohz_idle_balance(cpu),
+            Interrupt::Unthrottle => self.cfsb_csd_unthrottle(cpu),
             Interrupt::ActiveBalance => {
                 self.pause_step(cpu);
                 self.update_rq_clock(cpu);

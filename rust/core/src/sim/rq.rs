@@ -72,6 +72,8 @@ pub struct SchedEntity {
     pub slice_protected: bool,
     /// The entity sleeps, but stays queued until it is picked (`sched_delayed`).
     pub sched_delayed: bool,
+    /// The task is SCHED_IDLE, or the group idle as a whole (`se_is_idle()`).
+    pub idle: bool,
     /// The PELT signals.
     pub avg: SchedAvg,
     /// `util_est.enqueued`, with [`UTIL_AVG_UNCHANGED`] in bit 0.
@@ -99,6 +101,7 @@ impl SchedEntity {
             rel_deadline: false,
             slice_protected: false,
             sched_delayed: false,
+            idle: false,
             avg,
             util_est_enqueued: 0,
             util_est_ewma: 0,
@@ -185,6 +188,8 @@ pub struct CfsRq {
     pub nr_running: u32,
     /// Tasks among and below them (`h_nr_running`).
     pub h_nr_running: u32,
+    /// Those of them that are SCHED_IDLE, or in an idle group below this one (`idle_h_nr_running`).
+    pub idle_h_nr_running: u32,
     /// Sum of the entities' `runnable_weight`; only of the old form.
     pub runnable_weight: u64,
     /// The running entity.
@@ -277,4 +282,6 @@ pub enum Interrupt {
     NohzKick,
     /// Run the stopper's push (`active_load_balance_cpu_stop()`).
     ActiveBalance,
+    /// Put throttled queues back (`__cfsb_csd_unthrottle()`).
+    Unthrottle,
 }

@@ -1,8 +1,9 @@
 //! A runqueue's tasks as balancing walks them: what a pull sees of each, and which it takes.
 
-use super::fair::{list_push_head, list_remove, task_util_est};
+use super::fair::{list_push_head, list_remove};
 use super::groups::{Entities, QueueId, ROOT_GROUP, TaskGroups, task_h_load};
 use super::rq::{NO_TASK, Task, TaskId};
+use super::util_est::task_util_est;
 use super::{Memory, Numa};
 use crate::kernels::eevdf::{VirtualClock, clock_of};
 use crate::kernels::env::{SrcQueue, TaskRef, TaskView};
@@ -17,6 +18,8 @@ pub(super) struct EngineQueue<'a> {
     pub head: &'a mut TaskId,
     pub tail: &'a mut TaskId,
     pub nr_running: u32,
+    /// Where the tasks are to go.
+    pub dst_cpu: u16,
     pub clock: u64,
     pub running: TaskId,
     pub next: TaskId,
@@ -71,10 +74,10 @@ impl SrcQueue for EngineQueue<'_> {
             clamp: task.clamp,
             age_ns: self.clock as i64 - task.se.exec_start as i64,
             running: id == self.running,
-            idle_policy: false,
+            idle_policy: task.se.idle,
             next_buddy: id == next,
             last_buddy: id == last,
-            throttled: false,
+            throttled: self.groups.throttled_lb_pair(queue, self.dst_cpu),
             per_cpu_kthread: task.is_per_cpu_kthread(),
             eligible: clock.entity_eligible(task.se.vruntime),
             allowed: task.allowed.as_deref(),

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::balance::SdState;
+use super::bandwidth::{CfsBandwidth, QueueBandwidth};
 use super::capacity::GroupCapacities;
 use super::channel::{Barrier, Channel};
 use super::event::{EventQueue, NEVER};
@@ -24,6 +25,7 @@ use super::{MessageCosts, START_NS, Setup, Sim};
 use crate::cpumask::CpuMask;
 use crate::kernels::eevdf::VirtualClock;
 use crate::kernels::env::{RqStats, SystemState};
+use crate::kernels::groups::GroupRules;
 use crate::load_weight::LoadWeight;
 use crate::pelt::{self, PeltForm, Removed};
 use crate::record::Record;
@@ -73,6 +75,7 @@ impl<'a> Sim<'a> {
         }
         let rqs = (0..nr_cpus).map(|cpu| idle_rq(cpu, now, jiffies, &setup.tunables)).collect();
         let has_rt = setup.load.tasks.iter().any(|task| task.rt_priority != 0);
+        let group_rules = (setup.kernel.groups.group_rules.f)();
         let memory = Memory::new(&setup.load, &setup.machine);
         let cost = &setup.cost;
         let bytes = u64::from(setup.load.message_bytes);
@@ -89,6 +92,7 @@ impl<'a> Sim<'a> {
             pelt_form: (setup.kernel.signals.pelt_form.f)(),
             balance_rules: (setup.kernel.balance.balance_rules.f)(),
             queue_form: (setup.kernel.queue.queue_form.f)(),
+            group_rules,
             tunables: &setup.tunables,
             features: &setup.features,
             pelt_table: &setup.pelt_table,
@@ -112,7 +116,7 @@ impl<'a> Sim<'a> {
             timers: BinaryHeap::new(),
             rqs,
             tasks: Vec::with_capacity(setup.load.tasks.len()),
-            groups: task_groups(&setup.load, nr_cpus, now),
+            groups: task_groups(&setup.load, nr_cpus, now, group_rules, seed),
             numa: Numa::new(
                 &setup.load,
                 &memory,
@@ -248,6 +252,7 @@ fn empty_cfs(id: QueueId, now: u64) -> CfsRq {
         load: LoadWeight::default(),
         nr_running: 0,
         h_nr_running: 0,
+        idle_h_nr_running: 0,
         runnable_weight: 0,
         curr: NO_TASK,
         next: NO_TASK,
@@ -259,34 +264,69 @@ fn empty_cfs(id: QueueId, now: u64) -> CfsRq {
 }
 
 /// alloc_fair_sched_group() of every group of a load.
-fn task_groups(load: &Load, nr_cpus: usize, now: u64) -> TaskGroups {
-    let root = TaskGroup { parent: 0, depth: 0, shares: 0, load_avg: 0 };
+fn task_groups(load: &Load, nr_cpus: usize, now: u64, rules: GroupRules, seed: u64) -> TaskGroups {
+    let root = TaskGroup { parent: 0, depth: 0, shares: 0, load_avg: 0, idle: false, bandwidth: None };
     let mut groups = vec![root];
+    let mut first_expiry = Rng::stream(seed, "bandwidth period", 0);
     for spec in &load.groups {
-        let depth = groups[usize::from(spec.parent)].depth + 1;
-        groups.push(TaskGroup { parent: spec.parent, depth, shares: spec.shares, load_avg: 0 });
+        let pool = |bandwidth| {
+            let offset_ns = first_expiry.below(DEFAULT_CFS_PERIOD_NS);
+            let first_expiry_ns = if rules.periods_interleave { offset_ns } else { 0 };
+            CfsBandwidth::new(bandwidth, first_expiry_ns, nr_cpus)
+        };
+        groups.push(TaskGroup {
+            parent: spec.parent,
+            depth: groups[usize::from(spec.parent)].depth + 1,
+            shares: spec.shares,
+            load_avg: 0,
+            idle: spec.idle,
+            bandwidth: spec.bandwidth.map(pool),
+        });
     }
-    let ids = (1..groups.len() as GroupId)
-        .flat_map(|group| (0..nr_cpus as u16).map(move |cpu| QueueId { cpu, group }));
-    let queue = |id| GroupCfsRq {
-        cfs: empty_cfs(id, now),
+    let ids: Vec<QueueId> = (1..groups.len() as GroupId)
+        .flat_map(|group| (0..nr_cpus as u16).map(move |cpu| QueueId { cpu, group }))
+        .collect();
+    let queue = |id: &QueueId| GroupCfsRq {
+        cfs: empty_cfs(*id, now),
         tg_load_avg_contrib: 0,
         propagate: false,
         prop_runnable_sum: 0,
         removed_runnable_sum: 0,
         h_load: 0,
+        bandwidth: QueueBandwidth {
+            runtime_enabled: groups[usize::from(id.group)].bandwidth.is_some(),
+            ..QueueBandwidth::default()
+        },
     };
-    let queues: Vec<GroupCfsRq> = ids.map(queue).collect();
+    let queues: Vec<GroupCfsRq> = ids.iter().map(queue).collect();
     // A group's entity starts without load: nothing is in the group.
     let avg = pelt::SchedAvg { last_update_time: now & !1023, ..Default::default() };
-    let entities = vec![SchedEntity::new(FIRST_WEIGHT, avg); queues.len()];
+    let entity = |id: &QueueId| SchedEntity {
+        idle: groups[usize::from(id.group)].idle,
+        ..SchedEntity::new(FIRST_WEIGHT, avg)
+    };
+    let entities = ids.iter().map(entity).collect();
     let h_load = if queues.is_empty() { Vec::new() } else { vec![(0, 0); nr_cpus] };
-    TaskGroups { nr_tasks: load.tasks.len() as u32, nr_cpus, groups, queues, entities, h_load }
+    TaskGroups {
+        nr_tasks: load.tasks.len() as u32,
+        nr_cpus,
+        bandwidth_used: groups.iter().any(|group| group.bandwidth.is_some()),
+        idle_used: groups.iter().any(|group| group.idle) || load.tasks.iter().any(|task| task.idle),
+        first_timer: (load.tasks.len() + load.actions.len()) as TaskId,
+        groups,
+        queues,
+        entities,
+        h_load,
+    }
 }
+
+/// default_cfs_period(): the period's timer gets its offset before it is told its period.
+const DEFAULT_CFS_PERIOD_NS: u64 = 100_000_000;
 
 /// A task before its fork.
 pub(super) fn new_task(id: usize, spec: &TaskSpec, form: PeltForm, seed: u64, now: u64) -> Task {
     let mut se = SchedEntity::new(spec.weight, pelt::init_entity(spec.weight.weight, form));
+    se.idle = spec.idle;
     if let Some(slice_ns) = spec.slice_ns {
         se.slice_ns = slice_ns;
         se.custom_slice = true;

@@ -43,6 +43,10 @@ tunables! {
     nr_migrate: i64,
     /// CONFIG_PREEMPTION.
     preemption: bool,
+    /// `sched_cfs_bandwidth_slice_us`: what a CPU takes at once from the quota of a group.
+    cfs_bandwidth_slice_us: i64,
+    /// `sched_autogroup_enabled`: the tasks of a session are a group.
+    autogroup: bool,
     /// `kernel.numa_balancing`; it acts on tasks with memory, on machines with several nodes.
     numa_balancing: bool,
     /// `numa_balancing_scan_delay_ms`: how long a new process is left alone.
@@ -80,6 +84,10 @@ pub struct Tunables {
     pub nr_migrate: u32,
     /// CONFIG_PREEMPTION.
     pub preemption: bool,
+    /// What a CPU takes at once from the quota of a group, ns.
+    pub cfs_bandwidth_slice_ns: u64,
+    /// The tasks of a session are a group.
+    pub autogroup: bool,
     /// Whether NUMA balancing is on.
     pub numa_balancing: bool,
     /// Its scanner.
@@ -121,6 +129,9 @@ impl TunableSettings {
         if let Some(nr) = self.nr_migrate.filter(|nr| !(1..=4096).contains(nr)) {
             return Err(SimError::invalid("tunables.nr_migrate", nr, "is 1 to 4096"));
         }
+        if let Some(slice_us) = self.cfs_bandwidth_slice_us.filter(|us| !(1..=1_000_000).contains(us)) {
+            return Err(SimError::invalid("tunables.cfs_bandwidth_slice_us", slice_us, "is 1 to 1000000 us"));
+        }
         self.validate_numa()
     }
 
@@ -160,6 +171,8 @@ impl TunableSettings {
             migration_cost_ns: self.migration_cost_ns.unwrap_or(500_000),
             nr_migrate: set(self.nr_migrate, 32) as u32,
             preemption: self.preemption.unwrap_or(true),
+            cfs_bandwidth_slice_ns: set(self.cfs_bandwidth_slice_us, 5_000) * 1000,
+            autogroup: self.autogroup.unwrap_or(false),
             numa_balancing: self.numa_balancing.unwrap_or(true),
             numa_scan: ScanTunables {
                 delay_ms: set(self.numa_balancing_scan_delay_ms, 1000),

@@ -435,19 +435,20 @@ impl Sim<'_> {
     }
 
     /// find_idlest_group_cpu(): an idle CPU, the one idle for the shortest time; else the least loaded.
-    fn find_idlest_group_cpu(&self, group: usize, task: TaskId, this_cpu: usize) -> usize {
+    pub(super) fn find_idlest_group_cpu(&self, group: usize, task: TaskId, this_cpu: usize) -> usize {
         let group = &self.topo.groups[group];
         if group.weight == 1 {
             return group.runs[0].0;
         }
-        let mut latest_idle = None;
+        let at_once = self.balance_rules.sched_idle_at_once;
+        let (mut latest_idle, mut sched_idle) = (None, None);
         let mut least_loaded = this_cpu;
         let mut min_load = u64::MAX;
         let mut latest_stamp = 0;
         for cpu in
             group.runs.iter().flat_map(|&(start, end)| start..end).filter(|&cpu| self.may_run_on(task, cpu))
         {
-            if self.stats.sched_idle[cpu] {
+            if at_once && self.stats.sched_idle[cpu] {
                 return cpu;
             }
             if self.stats.idle[cpu] {
@@ -457,12 +458,16 @@ impl Sim<'_> {
                     latest_stamp = stamp;
                     latest_idle = Some(cpu);
                 }
-            } else if latest_idle.is_none() && self.stats.load[cpu] < min_load {
+            } else if latest_idle.is_some() || sched_idle.is_some() {
+                // Something better than load is known.
+            } else if self.stats.sched_idle[cpu] {
+                sched_idle = Some(cpu);
+            } else if self.stats.load[cpu] < min_load {
                 min_load = self.stats.load[cpu];
                 least_loaded = cpu;
             }
         }
-        latest_idle.unwrap_or(least_loaded)
+        latest_idle.or(sched_idle).unwrap_or(least_loaded)
     }
 
     /// Whether the task may use a CPU (`p->cpus_ptr`).

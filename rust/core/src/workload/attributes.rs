@@ -15,7 +15,7 @@ const CAPACITY_SCALE: i64 = 1024;
 #[serde(default)]
 pub struct Attributes {
     /// The scheduling class.
-    #[serde(skip_serializing_if = "is_fair")]
+    #[serde(skip_serializing_if = "is_normal")]
     pub policy: Policy,
     /// Priority of a real-time task, 1 to 99; 0 of a fair one.
     #[serde(skip_serializing_if = "is_zero")]
@@ -37,20 +37,28 @@ pub struct Attributes {
 pub enum Policy {
     /// SCHED_NORMAL: the fair class.
     #[default]
-    Other,
+    Normal,
+    /// SCHED_IDLE: the fair class, when nothing else wants to run, whatever the nice level says.
+    Idle,
     /// SCHED_FIFO: the real-time class.
     Fifo,
 }
 
 impl Default for Attributes {
     fn default() -> Self {
-        Self { policy: Policy::Other, priority: 0, uclamp_min: 0, uclamp_max: CAPACITY_SCALE, kthread: false }
+        Self {
+            policy: Policy::Normal,
+            priority: 0,
+            uclamp_min: 0,
+            uclamp_max: CAPACITY_SCALE,
+            kthread: false,
+        }
     }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
-fn is_fair(policy: &Policy) -> bool {
-    *policy == Policy::Other
+fn is_normal(policy: &Policy) -> bool {
+    *policy == Policy::Normal
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
@@ -83,10 +91,10 @@ impl Attributes {
             return Err(SimError::invalid(field("mask"), mask(), rule));
         }
         match self.policy {
-            Policy::Other if self.priority != 0 => {
+            Policy::Normal | Policy::Idle if self.priority != 0 => {
                 Err(SimError::invalid(field("priority"), self.priority, "is for policy \"fifo\" only"))
             }
-            Policy::Other => Ok(()),
+            Policy::Normal | Policy::Idle => Ok(()),
             Policy::Fifo if !(1..=99).contains(&self.priority) => Err(SimError::invalid(
                 field("priority"),
                 self.priority,

@@ -1,6 +1,7 @@
 //! Loads: what tasks there are and what they do.
 
 pub mod attributes;
+pub mod groups;
 pub mod hackbench;
 pub mod hotplug;
 pub mod memory;
@@ -62,16 +63,34 @@ impl Load {
 
 /// The groups of a load whose tasks are in one, of 1024 shares, or in none.
 fn one_group_if(grouped: bool) -> Vec<GroupSpec> {
-    if grouped { vec![GroupSpec { parent: 0, shares: NICE_0_LOAD }] } else { Vec::new() }
+    let group = GroupSpec { name: "cgroup".to_owned(), shares: NICE_0_LOAD, ..GroupSpec::default() };
+    if grouped { vec![group] } else { Vec::new() }
 }
 
 /// A task group of a load.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct GroupSpec {
+    /// Its name.
+    pub name: String,
     /// The group that it is in; 0 = the root.
     pub parent: GroupId,
     /// Its shares, scaled by 1024.
     pub shares: u64,
+    /// It is idle as a whole (`cpu.idle`).
+    pub idle: bool,
+    /// Its limit of CPU time, if it has one.
+    pub bandwidth: Option<BandwidthSpec>,
+}
+
+/// A limit of CPU time (`cpu.max`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BandwidthSpec {
+    /// CPU time in a period, ns.
+    pub quota_ns: u64,
+    /// The period, ns.
+    pub period_ns: u64,
+    /// What may be saved up beyond the quota, ns (`cpu.max.burst`).
+    pub burst_ns: u64,
 }
 
 /// Something that happens to a run from outside.
@@ -116,6 +135,8 @@ pub struct TaskSpec {
     pub weight: LoadWeight,
     /// Nice value, for kernels without weights.
     pub nice: i8,
+    /// SCHED_IDLE.
+    pub idle: bool,
     /// CPUs it may use; `None` = all.
     pub allowed: Option<CpuMask>,
     /// Bounds of what it is taken to need.
@@ -148,6 +169,7 @@ impl TaskSpec {
             group: 0,
             weight,
             nice: 0,
+            idle: false,
             allowed: None,
             clamp: Clamp::default(),
             rt_priority: 0,

@@ -6,14 +6,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::attributes::{Attributes, Policy};
+use super::groups::{GroupEntry, GroupTree};
 use super::hotplug::{self, HotplugEntry};
 use super::memory::{MAX_PAGES, MemoryEntry, RegionSpec, Sharing, WalkSpec};
-use super::{Action, GroupSpec, Load, TaskSpec};
-use crate::cpumask::CpuMask;
+use super::{Action, Load, TaskSpec};
 use crate::error::{Result, SimError};
-use crate::load_weight::{LoadWeight, MAX_SHARES, MIN_SHARES, NICE_0_LOAD, scale_load};
+use crate::kernels::Kernel;
+use crate::load_weight::LoadWeight;
 use crate::sim::channel::ChannelKind;
-use crate::sim::groups::GroupId;
 use crate::sim::program::{ChannelId, HOG_NS, Op};
 use crate::sim::rq::TaskId;
 use crate::topology::MachineSpec;
@@ -22,9 +22,8 @@ use crate::topology::MachineSpec;
 pub const SETTLE_NS: u64 = 300_000_000;
 /// The most tasks of one load, forked children included.
 const MAX_TASKS: usize = 1 << 20;
-/// The most groups of one load, and the most queues that they may have together.
-const MAX_GROUPS: usize = 4096;
-const MAX_QUEUES: usize = 1 << 20;
+/// A time before any change.
+const BEFORE_ALL: i64 = -1;
 
 /// Tasks of several kinds under one clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,24 +39,6 @@ pub struct Tasks {
     /// CPUs that go off and come back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hotplug: Vec<HotplugEntry>,
-}
-
-/// A task group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GroupEntry {
-    /// Its name.
-    pub name: String,
-    /// Its weight against tasks and groups beside it; 1024 as a nice-0 task.
-    #[serde(default = "nice_0_shares")]
-    pub shares: i64,
-    /// The group that it is in; the root if not given.
-    #[serde(default)]
-    pub parent: Option<String>,
-}
-
-fn nice_0_shares() -> i64 {
-    (NICE_0_LOAD >> 10) as i64
 }
 
 /// So many equal tasks.
@@ -83,6 +64,9 @@ pub struct TaskEntry {
     /// Their group; the root if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// Their session: a group of its own under autogroup, unless they are in a group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// CPUs they may use; all if not given.
     #[serde(default)]
     pub mask: Option<Vec<u32>>,
@@ -182,9 +166,39 @@ impl Tasks {
         at_most("tasks", total, MAX_TASKS as i64)
     }
 
-    /// The tasks, programs, channels and barriers.
-    pub fn load(&self, machine: &MachineSpec) -> Load {
-        let mut builder = Builder::new(machine.nr_cpus(), &self.all_groups());
+    /// Checks that the kernel has what is asked for.
+    pub fn validate_under(&self, kernel: &Kernel) -> Result<()> {
+        if kernel.o1.is_some() {
+            self.validate_under_o1(kernel)?;
+        }
+        self.validate_groups_under(kernel)
+    }
+
+    /// What the model of the O(1) scheduler leaves out.
+    fn validate_under_o1(&self, kernel: &Kernel) -> Result<()> {
+        let rule = format!("is not modelled for {}", kernel.name);
+        for (index, entry) in self.tasks.iter().enumerate() {
+            let field = |field: &str| format!("tasks[{index}].{field}");
+            let Attributes { policy, uclamp_min, uclamp_max, kthread, .. } = entry.attributes;
+            if policy != Policy::Normal {
+                return Err(SimError::invalid(field("policy"), format!("{policy:?}").to_lowercase(), rule));
+            }
+            if (uclamp_min, uclamp_max) != (0, Attributes::default().uclamp_max) {
+                return Err(SimError::invalid(field("uclamp_min"), uclamp_min, rule));
+            }
+            if kthread {
+                return Err(SimError::invalid(field("kthread"), kthread, rule));
+            }
+        }
+        match self.hotplug.first() {
+            Some(change) => Err(SimError::invalid("hotplug", format!("CPU {}", change.cpu), rule)),
+            None => Ok(()),
+        }
+    }
+
+    /// The tasks, programs, channels and barriers. Under `autogroup` sessions are groups.
+    pub fn load(&self, machine: &MachineSpec, autogroup: bool) -> Load {
+        let mut builder = Builder::new(GroupTree::new(self, machine, autogroup));
         for entry in &self.tasks {
             builder.add(entry);
         }
@@ -212,66 +226,6 @@ impl Tasks {
         };
         hotplug::in_order(&self.hotplug).into_iter().map(change).collect()
     }
-
-    fn validate_groups(&self, machine: &MachineSpec) -> Result<()> {
-        for (index, group) in self.groups.iter().enumerate() {
-            let field = |field: &str| format!("groups[{index}].{field}");
-            if group.name.is_empty() {
-                return Err(SimError::invalid(field("name"), "\"\"", "must not be empty"));
-            }
-            if self.groups[..index].iter().any(|other| other.name == group.name) {
-                return Err(SimError::invalid(
-                    field("name"),
-                    &group.name,
-                    "must be the name of one group only",
-                ));
-            }
-            if !(MIN_SHARES as i64..=MAX_SHARES as i64).contains(&group.shares) {
-                let rule = format!("must be {MIN_SHARES} to {MAX_SHARES}");
-                return Err(SimError::invalid(field("shares"), group.shares, rule));
-            }
-            let mut above = group.parent.as_ref();
-            for _ in 0..=self.groups.len() {
-                let Some(name) = above else { break };
-                let Some(parent) = self.groups.iter().find(|other| &other.name == name) else {
-                    return Err(SimError::invalid(field("parent"), name, "must be a group of the workload"));
-                };
-                above = parent.parent.as_ref();
-            }
-            if above.is_some() {
-                let parent = group.parent.as_deref().unwrap_or_default();
-                return Err(SimError::invalid(field("parent"), parent, "must not lead back to the group"));
-            }
-        }
-        for (index, entry) in self.tasks.iter().enumerate() {
-            if entry.group.as_ref().is_some_and(String::is_empty) {
-                return Err(SimError::invalid(format!("tasks[{index}].group"), "\"\"", "must not be empty"));
-            }
-        }
-        let nr_groups = self.all_groups().len();
-        at_most("groups", nr_groups as i64, MAX_GROUPS.min(MAX_QUEUES / machine.nr_cpus()) as i64)
-    }
-
-    /// All groups, each behind its parent: those declared, then those that only tasks name.
-    fn all_groups(&self) -> Vec<GroupEntry> {
-        let mut all: Vec<GroupEntry> = Vec::new();
-        let known = |all: &[GroupEntry], name: &String| all.iter().any(|group| &group.name == name);
-        // A pass a level; nothing is left when the hierarchy is a tree.
-        for _ in 0..self.groups.len() {
-            for group in &self.groups {
-                let reached = group.parent.as_ref().is_none_or(|parent| known(&all, parent));
-                if reached && !known(&all, &group.name) {
-                    all.push(group.clone());
-                }
-            }
-        }
-        for name in self.tasks.iter().filter_map(|entry| entry.group.as_ref()) {
-            if !known(&all, name) {
-                all.push(GroupEntry { name: name.clone(), shares: nice_0_shares(), parent: None });
-            }
-        }
-        all
-    }
 }
 
 impl TaskEntry {
@@ -295,15 +249,7 @@ impl TaskEntry {
         }
         let masks = self.mask.iter().map(|mask| ("mask", mask));
         for (what, mask) in masks.chain(self.release.iter().map(|release| ("release.mask", &release.mask))) {
-            let online = |cpu: &u32| (*cpu as usize) < machine.nr_cpus() && !machine.offline.contains(cpu);
-            if !mask.iter().any(online) {
-                let rule = format!("must hold an online CPU of {}", machine.name);
-                return Err(SimError::invalid(field(what), format!("{mask:?}"), rule));
-            }
-            if let Some(cpu) = mask.iter().find(|&&cpu| cpu as usize >= machine.nr_cpus()) {
-                let rule = format!("{} has CPUs 0 to {}", machine.name, machine.nr_cpus() - 1);
-                return Err(SimError::invalid(field(what), cpu, rule));
-            }
+            validate_mask(&field(what), mask, machine)?;
         }
         if let Some(release) = &self.release {
             at_least(&field("release.at_us"), release.at_us, 0)?;
@@ -348,7 +294,21 @@ impl Behaviour {
     }
 }
 
-fn at_least(name: &str, value: i64, least: i64) -> Result<()> {
+/// A mask holds an online CPU of the machine, and none that is not of it.
+pub(super) fn validate_mask(argument: &str, mask: &[u32], machine: &MachineSpec) -> Result<()> {
+    let online = |cpu: &u32| (*cpu as usize) < machine.nr_cpus() && !machine.offline.contains(cpu);
+    if !mask.iter().any(online) {
+        let rule = format!("must hold an online CPU of {}", machine.name);
+        return Err(SimError::invalid(argument, format!("{mask:?}"), rule));
+    }
+    if let Some(cpu) = mask.iter().find(|&&cpu| cpu as usize >= machine.nr_cpus()) {
+        let rule = format!("{} has CPUs 0 to {}", machine.name, machine.nr_cpus() - 1);
+        return Err(SimError::invalid(argument, cpu, rule));
+    }
+    Ok(())
+}
+
+pub(super) fn at_least(name: &str, value: i64, least: i64) -> Result<()> {
     if value < least {
         Err(SimError::invalid(name, value, format!("must be at least {least}")))
     } else {
@@ -356,22 +316,13 @@ fn at_least(name: &str, value: i64, least: i64) -> Result<()> {
     }
 }
 
-fn at_most(name: &str, value: i64, most: i64) -> Result<()> {
+pub(super) fn at_most(name: &str, value: i64, most: i64) -> Result<()> {
     if value > most { Err(SimError::invalid(name, value, format!("must be at most {most}"))) } else { Ok(()) }
-}
-
-/// A group's number by its name; the root has none.
-fn group_number(names: &[String], name: Option<&String>) -> GroupId {
-    let position = name.and_then(|name| names.iter().position(|other| other == name));
-    position.map_or(0, |position| position as GroupId + 1)
 }
 
 /// Collects a load entry by entry.
 struct Builder {
-    nr_cpus: usize,
-    /// Names of the groups, from 1 on.
-    group_names: Vec<String>,
-    groups: Vec<GroupSpec>,
+    groups: GroupTree,
     ops: Vec<Op>,
     tasks: Vec<TaskSpec>,
     /// Children of fork storms: they stand behind all others.
@@ -383,20 +334,12 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(nr_cpus: usize, groups: &[GroupEntry]) -> Self {
-        let group_names: Vec<String> = groups.iter().map(|group| group.name.clone()).collect();
-        let spec = |group: &GroupEntry| GroupSpec {
-            parent: group_number(&group_names, group.parent.as_ref()),
-            shares: scale_load(group.shares as u32),
-        };
-        let groups = groups.iter().map(spec).collect();
+    fn new(groups: GroupTree) -> Self {
         // The controller's program is put in front at the end; its place is kept.
         let controller = TaskSpec::new(0, LoadWeight::NICE_0);
         let ops = vec![Op::Exit; CONTROLLER_OPS];
         let (children, barriers, actions) = (Vec::new(), Vec::new(), Vec::new());
         Self {
-            nr_cpus,
-            group_names,
             groups,
             ops,
             tasks: vec![controller],
@@ -481,11 +424,7 @@ impl Builder {
                 spec.memory = Some(self.walk(memory, spec.mm, index, n));
             }
             self.tasks.push(spec);
-            if let Some(release) = &entry.release {
-                let mask = self.mask(&release.mask);
-                self.actions
-                    .push((SETTLE_NS + release.at_us as u64 * 1000, Action::SetAffinity { task, mask }));
-            }
+            self.change_affinity(entry, task, entry.release.as_ref());
         }
     }
 
@@ -498,13 +437,20 @@ impl Builder {
     }
 
     fn spec(&self, entry: &TaskEntry, program: u32, parent: TaskId) -> TaskSpec {
-        let weight = LoadWeight::from_nice(entry.nice as i32).unwrap_or(LoadWeight::NICE_0);
+        let weight = match entry.attributes.policy {
+            Policy::Normal | Policy::Fifo => {
+                LoadWeight::from_nice(entry.nice as i32).unwrap_or(LoadWeight::NICE_0)
+            }
+            Policy::Idle => LoadWeight::idle_policy(),
+        };
+        let group = self.groups.of(entry);
         let mut task = TaskSpec {
             parent,
             mm: self.tasks.len() as u32,
-            group: group_number(&self.group_names, entry.group.as_ref()),
+            group,
             nice: entry.nice as i8,
-            allowed: entry.mask.as_ref().map(|mask| self.mask(mask)),
+            idle: entry.attributes.policy == Policy::Idle,
+            allowed: self.groups.allowed(group, entry.mask.as_ref(), BEFORE_ALL),
             start_ns: SETTLE_NS + entry.start_us as u64 * 1000,
             start_jitter_ns: entry.jitter_us as u64 * 1000,
             ..TaskSpec::new(program, weight)
@@ -513,8 +459,18 @@ impl Builder {
         task
     }
 
-    fn mask(&self, cpus: &[u32]) -> CpuMask {
-        CpuMask::from_cpus(self.nr_cpus, cpus.iter().map(|&cpu| cpu as usize))
+    /// The CPUs of a task change when its own mask does, or its group's.
+    fn change_affinity(&mut self, entry: &TaskEntry, task: TaskId, release: Option<&Release>) {
+        let group = self.groups.of(entry);
+        let mut changes = self.groups.changes(group);
+        changes.extend(release.map(|release| release.at_us));
+        changes.sort_unstable();
+        for at_us in changes {
+            let released = release.filter(|release| release.at_us <= at_us).map(|release| &release.mask);
+            if let Some(mask) = self.groups.allowed(group, released.or(entry.mask.as_ref()), at_us) {
+                self.actions.push((SETTLE_NS + at_us as u64 * 1000, Action::SetAffinity { task, mask }));
+            }
+        }
     }
 
     fn finish(mut self, duration_ns: u64) -> Load {
@@ -527,7 +483,9 @@ impl Builder {
             self.ops.extend([Op::Compute { ns: run_us as u64 * 1000, spread_permille: 0 }, Op::Exit]);
             for _ in 0..entry.n {
                 let spec = self.spec(&entry, program, parent as TaskId);
+                let child = self.tasks.len() as TaskId;
                 self.tasks.push(spec);
+                self.change_affinity(&entry, child, None);
             }
             let fork = self.tasks[parent].program as usize + 1;
             if let Op::Fork { first: children, .. } = &mut self.ops[fork] {
@@ -540,7 +498,7 @@ impl Builder {
         self.actions.push((SETTLE_NS + duration_ns, Action::ClockStop));
         Load {
             tasks: self.tasks,
-            groups: self.groups,
+            groups: self.groups.specs(),
             ops: self.ops,
             channels: vec![ChannelKind::Pipe; self.nr_channels as usize],
             regions: self.regions,

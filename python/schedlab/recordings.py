@@ -72,10 +72,12 @@ QUEUE_SLOTS = (
     "update_deadline",
     "check_preempt_tick",
     "check_preempt_wakeup",
+    "preempts_by_policy",
     "wakeup_preempt_entity",
     "delay_dequeue",
+    "group_rules",
 )
-"""Slots that say who runs next on a CPU; all others belong to balancing."""
+"""Slots that say who runs next on a CPU, and when none may; all others belong to balancing."""
 
 BACKPORTS: Mapping[str, str] = {"NI_RANDOM": "ni-random"}
 """Features of late stable kernels to the patches that add them."""

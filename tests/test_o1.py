@@ -93,7 +93,7 @@ def test_a_patch_is_a_diff_with_a_sentence_on_each_slot() -> None:
     assert {"load_now", "imbalance_to_move", "move_limit", "source_load"} <= set(repair.name)
     listed = sl.kernels().set_index("name")
     assert listed.source["v2.6.15"] == "kernel/sched.c of Linux 2.6.15, without smp nice"
-    assert listed.base["smpnice-weights"] == listed.base["prio-bias"] == "v2.6.15"
+    assert listed.base["prio-bias"] == "v2.6.15" and listed.base["smpnice-weights"] == "v2.6.15+prio-bias"
     assert listed.base["v5.4"] == ""
     with pytest.raises(ValueError, match="as after prio-bias"):
         PLAIN.with_patches("smpnice-weights")

@@ -74,11 +74,17 @@ impl WorkloadSpec {
         }
     }
 
-    /// A task group, if there is any.
-    fn first_group(&self) -> Option<&str> {
-        let Self::Tasks(tasks) = self else { return None };
-        let of_tasks = tasks.tasks.iter().find_map(|entry| entry.group.as_deref());
-        of_tasks.or_else(|| tasks.groups.first().map(|group| group.name.as_str()))
+    /// The argument that asks for a task group, and its value, if one does.
+    fn first_group(&self) -> Option<(&'static str, String)> {
+        let in_cgroup = |cgroup: bool| cgroup.then(|| ("cgroup", "true".to_owned()));
+        let tasks = match self {
+            Self::Hackbench(hackbench) => return in_cgroup(hackbench.cgroup),
+            Self::Tbench(tbench) => return in_cgroup(tbench.cgroup),
+            Self::Tasks(tasks) => tasks,
+        };
+        let of_tasks = tasks.tasks.iter().find_map(|entry| entry.group.as_ref());
+        let group = of_tasks.or_else(|| tasks.groups.first().map(|group| &group.name));
+        group.map(|name| ("group", format!("{name:?}")))
     }
 
     /// Checks that the kernel has what the load asks for.
@@ -182,9 +188,9 @@ impl Scenario {
     /// Task groups came with the fair scheduler.
     fn validate_groups(&self) -> Result<()> {
         match self.workload.first_group() {
-            Some(group) if self.kernel.kernel()?.o1.is_some() => {
+            Some((argument, value)) if self.kernel.kernel()?.o1.is_some() => {
                 let rule = format!("must not be given: {} has no task groups", self.kernel.name);
-                Err(SimError::invalid("group", format!("{group:?}"), rule))
+                Err(SimError::invalid(argument, value, rule))
             }
             _ => Ok(()),
         }

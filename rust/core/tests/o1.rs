@@ -2,11 +2,12 @@
 
 mod common;
 
-use common::{run, scenario, small};
+use common::{dual_quad, run, scenario, small, two_nodes_smt, uneven_nodes};
 use schedlab_core::record::{TaskTraceState, Trace};
 use schedlab_core::run::trace_seed;
-use schedlab_core::scenario::Scenario;
+use schedlab_core::scenario::{Scenario, WorkloadSpec};
 use schedlab_core::topology::MachineSpec;
+use schedlab_core::workload::Hackbench;
 use serde_json::{Value, json};
 
 const MS: u64 = 1_000_000;
@@ -161,6 +162,23 @@ fn a_task_leaves_a_cpu_that_it_may_no_longer_use() {
     }
 }
 
+/// The mail that brought smpnice-weights: without niced tasks the processing is mathematically the same as without smp nice.
+/// Only the counters of imbalance have another unit.
+#[test]
+fn without_niced_tasks_smpnice_weights_changes_nothing() {
+    for machine in [dual_quad(), two_nodes_smt(), uneven_nodes()] {
+        let metrics = |patches: &[&str]| {
+            let work = Hackbench { groups: 4, loops: 800, ..small() };
+            let mut scenario = scenario(machine.clone(), "v2.6.15", work);
+            scenario.kernel.patches = patches.iter().map(|&patch| patch.to_owned()).collect();
+            run(&scenario, &[0, 1, 2]).into_iter().map(|record| record.metrics).collect::<Vec<_>>()
+        };
+        let plain = metrics(&[]);
+        assert_eq!(plain, metrics(&["prio-bias", "smpnice-weights"]), "{}", machine.name);
+        assert_ne!(plain, metrics(&["prio-bias"]), "{}", machine.name);
+    }
+}
+
 #[test]
 fn what_the_scheduler_does_not_have_is_refused() {
     let hog = json!([{"kind": "hog", "n": 1}]);
@@ -188,6 +206,12 @@ fn what_the_scheduler_does_not_have_is_refused() {
             scenario.workload = serde_json::from_value(tasks).unwrap();
         }),
         "group = \"a\": must not be given: v2.6.15 has no task groups"
+    );
+    assert_eq!(
+        refused(|scenario| {
+            scenario.workload = WorkloadSpec::Hackbench(Hackbench { cgroup: true, ..small() });
+        }),
+        "cgroup = true: must not be given: v2.6.15 has no task groups"
     );
     let slot = refused(|scenario| {
         scenario.kernel.slots = [("calculate_imbalance".to_owned(), "v5.5".to_owned())].into();

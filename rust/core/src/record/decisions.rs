@@ -249,7 +249,7 @@ pub struct PreemptionAsked {
     pub curr: u32,
     /// The task that became runnable.
     pub task: u32,
-    /// How far the running task's virtual run time is ahead of the other's, ns.
+    /// How far the running task's virtual run time is ahead of the other's, ns; 0 before CFS, which has none.
     pub ahead_ns: i64,
 }
 

@@ -11,7 +11,7 @@ use super::{O1, O1Class, O1Rq, v2_6_15};
 use crate::slot;
 
 /// v2.6.15 with it.
-pub const KERNEL: Kernel = Kernel { o1: Some(TABLE), ..v2_6_15::KERNEL };
+pub const KERNEL: Kernel = Kernel { name: "v2.6.15+prio-bias", o1: Some(TABLE), ..v2_6_15::KERNEL };
 
 /// Its decisions.
 pub const TABLE: O1 = O1 {

@@ -10,7 +10,8 @@ use super::{MoveLimit, O1, O1Class, O1Rq, SCHED_LOAD_SCALE, prio, prio_bias, v2_
 use crate::slot;
 
 /// v2.6.15 with prio-bias and with it.
-pub const KERNEL: Kernel = Kernel { o1: Some(TABLE), ..v2_6_15::KERNEL };
+pub const KERNEL: Kernel =
+    Kernel { name: "v2.6.15+prio-bias+smpnice-weights", o1: Some(TABLE), ..v2_6_15::KERNEL };
 
 /// Its decisions.
 pub const TABLE: O1 = O1 {

@@ -218,3 +218,26 @@ fn what_the_scheduler_does_not_have_is_refused() {
     });
     assert!(slot.contains("must come from a kernel whose queue is ordered by priority"), "{slot}");
 }
+
+/// sched_exec(): a program that is forked on a busy node goes to the idle one when it is replaced by another.
+#[test]
+fn exec_is_balanced_over_nodes() {
+    let tasks = json!([{"kind": "fork", "n": 12, "run_us": 30_000, "gap_us": 2_000, "execs": true}]);
+    let mut scenario = o1(4, &[], &tasks, 500);
+    scenario.machine = two_nodes_smt();
+    let record = run(&scenario, &[3]).remove(0);
+    assert!(record.metrics.migrations_exec > 0, "{:?}", record.metrics);
+    assert_eq!(record.metrics.forks, 13);
+}
+
+#[test]
+fn what_the_era_did_not_have_is_refused() {
+    let hog = |field: &str, value: Value| {
+        let mut tasks = json!([{"kind": "hog", "n": 1, "mask": [0]}]);
+        tasks[0][field] = value;
+        o1(2, &[], &tasks, 10).validate().unwrap_err().to_string()
+    };
+    assert_eq!(hog("policy", json!("idle")), "tasks[0].policy = idle: is not modelled for v2.6.15");
+    assert_eq!(hog("kthread", json!(true)), "tasks[0].kthread = true: is not modelled for v2.6.15");
+    assert_eq!(hog("uclamp_min", json!(5)), "tasks[0].uclamp_min = 5: is not modelled for v2.6.15");
+}

@@ -323,7 +323,11 @@ impl Sim<'_> {
         let level =
             (self.topo.per_cpu[this_cpu].iter()).rposition(|sd| sd.flags.has(SdFlags::BALANCE_EXEC))?;
         self.update_rq_clock(this_cpu);
-        let cpu = self.find_idlest_cpu(task, this_cpu, level, this_cpu, CpuFor::Exec);
+        let cpu = if self.has_priority_arrays() {
+            self.sched_balance_self(this_cpu, task, SdFlags::BALANCE_EXEC)
+        } else {
+            self.find_idlest_cpu(task, this_cpu, level, this_cpu, CpuFor::Exec)
+        };
         let cpu = self.allowed_or_fallback(task, cpu);
         self.log_exec(this_cpu, task, cpu);
         (cpu != this_cpu).then_some(cpu)
@@ -334,8 +338,13 @@ impl Sim<'_> {
         let task = self.rqs[cpu].curr;
         self.update_rq_clock(cpu);
         self.rqs[cpu].step_end_ns = NEVER;
-        self.put_prev_task(cpu);
-        self.move_tasks(cpu, target, &[task]);
+        if self.has_priority_arrays() {
+            self.o1_put_prev_task(cpu);
+            self.o1_migrate_task(cpu, target, task);
+        } else {
+            self.put_prev_task(cpu);
+            self.move_tasks(cpu, target, &[task]);
+        }
         self.record.metrics.migrations_exec += 1;
         self.rqs[cpu].overhead_ns += self.cost.active_balance_ns;
         self.schedule(cpu);

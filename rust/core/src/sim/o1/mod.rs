@@ -6,7 +6,7 @@
 //!
 //! # Deviates
 //! The clocks of all CPUs agree, so that nothing is compensated when a task changes CPU. The migration thread takes time, but
-//! is no task: it is not in `nr_running` while it runs. There is no uninterruptible sleep, and no exec to balance at. A low-priority task is
+//! is no task: it is not in `nr_running` while it runs. There is no uninterruptible sleep. A low-priority task is
 //! not kept from running beside a better one on the core's other thread (SMT nice).
 
 mod balance;

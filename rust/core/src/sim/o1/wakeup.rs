@@ -134,7 +134,7 @@ impl Sim<'_> {
     pub(in super::super) fn o1_wake_up_new_task(&mut self, this_cpu: usize, parent: TaskId, child: TaskId) {
         let hz = u64::from(self.tunables.hz);
         let table = self.o1.table;
-        let cpu = self.sched_balance_self(this_cpu, child);
+        let cpu = self.sched_balance_self(this_cpu, child, SdFlags::BALANCE_FORK);
         let cpu = self.allowed_or_fallback(child, cpu);
         self.log_fork(this_cpu, parent, child, cpu);
         let (of_child, of_parent) = (child as usize, parent as usize);
@@ -190,12 +190,18 @@ impl Sim<'_> {
         self.tasks[child as usize].queued_since_ns = self.now;
     }
 
-    /// sched_balance_self() at a fork: from the highest domain that balances forks down, the idlest CPU of the idlest group.
-    fn sched_balance_self(&mut self, this_cpu: usize, child: TaskId) -> usize {
+    /// sched_balance_self() at a fork or exec: from the highest domain that balances these down, the idlest CPU of the idlest
+    /// group.
+    pub(in super::super) fn sched_balance_self(
+        &mut self,
+        this_cpu: usize,
+        task: TaskId,
+        flag: SdFlags,
+    ) -> usize {
         let topo = self.topo;
-        let forks = |sd: &SchedDomain| sd.flags.has(SdFlags::BALANCE_FORK);
+        let balances = |sd: &SchedDomain| sd.flags.has(flag);
         let mut cpu = this_cpu;
-        let mut next = topo.per_cpu[cpu].iter().rposition(forks);
+        let mut next = topo.per_cpu[cpu].iter().rposition(balances);
         while let Some(level) = next {
             let sd = &topo.per_cpu[cpu][level];
             let (parameters, ring) = self.o1.sds[cpu][level];
@@ -210,7 +216,7 @@ impl Sim<'_> {
                     sd_idle: false,
                     imbalance: 0,
                 };
-                let allowed = self.tasks[child as usize].allowed.as_deref();
+                let allowed = self.tasks[task as usize].allowed.as_deref();
                 let group = (env.kernel.find_idlest_group.f)(&env, allowed);
                 (group, group.and_then(|group| (env.kernel.find_idlest_cpu.f)(&env, group, allowed)))
             };
@@ -223,7 +229,7 @@ impl Sim<'_> {
                 .iter()
                 .take_while(|lower| lower.span_weight < sd.span_weight)
                 .enumerate()
-                .filter(|(_, lower)| forks(lower))
+                .filter(|(_, lower)| balances(lower))
                 .map(|(level, _)| level)
                 .last();
         }

@@ -114,7 +114,7 @@ def test_a_workload_survives_json_and_says_no_more_than_it_must() -> None:
     [
         ({"uclamp_min": 1025}, "uclamp_min = 1025: must be an integer from 0 to 1024"),
         ({"uclamp_min": 9, "uclamp_max": 8}, "uclamp_min = 9: must be at most uclamp_max (8)"),
-        ({"policy": "rr"}, "policy = 'rr': must be one of other, fifo"),
+        ({"policy": "rr"}, "policy = 'rr': must be one of normal, idle, fifo"),
         ({"policy": "fifo"}, "priority = 0: must be an integer from 1 to 99"),
         ({"priority": 5}, "priority = 5: must be an integer from 0 to 0"),
         ({"kthread": 1}, "kthread = 1: must be True or False"),

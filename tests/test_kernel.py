@@ -26,7 +26,8 @@ def test_the_list_says_in_a_line_a_slot_what_each_kernel_and_patch_changes() -> 
     for name in frame.index[frame.base != ""]:
         for line in frame.changes[name].split("\n"):
             slot, _, sentence = line.partition(": ")
-            assert slot in sl.Kernel(frame.base[name].split("+")[0]).functions() and sentence.endswith("."), (name, line)
+            slots = sl.Kernel(frame.base[name].split("+")[0]).functions()
+            assert slot in slots and sentence.endswith("."), (name, line)
 
 
 def _in_order(rows: list[tuple[str, str, str, str, str]]) -> list[tuple[str, str, str, str, str]]:

@@ -32,10 +32,10 @@ class Task:
         session: name of their session (setsid()). Under the tunable `autogroup` the tasks of a session are a
             group of 1024 shares, unless they are in a group already; otherwise it means nothing.
         memory: what they keep in memory, of hogs, periodic tasks and barriers; None: it is not looked at.
-        policy: `normal`; `idle` (SCHED_IDLE): they run when nothing else wants to, with a weight of 3, whatever
-            their nice level; or `fifo`, the real-time class: hogs and periodic tasks, bound to one CPU by
-            `mask`, run there before every fair task, and what they use is lost to these. Nothing throttles
-            them.
+        policy: `normal`; `idle` (SCHED_IDLE): they run when nothing else wants to, with a weight of 3,
+            whatever their nice level; or `fifo`, the real-time class: hogs and periodic tasks, bound to one
+            CPU by `mask`, run there before every fair task, and what they use is lost to these. Nothing
+            throttles them.
         priority: of a `fifo` task, 1 to 99, the higher goes first; 0 for the fair class.
         uclamp_min: placed as if they needed at least so much, 0 to 1024 = the biggest CPU; read from v5.7 on.
         uclamp_max: placed as if they needed at most so much. Neither changes the speed of a CPU.
@@ -124,7 +124,8 @@ class Task:
 
 
 UNSAID = {
-    "policy": "other",
+    "policy": "normal",
+    "session": None,
     "priority": 0,
     "uclamp_min": 0,
     "uclamp_max": 1024,

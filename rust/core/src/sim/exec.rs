@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use super::Sim;
 use super::channel::Wakes;
-use super::program::{ChannelId, HOG_NS, Op, Phase};
+use super::program::{ChannelId, Op, Phase};
 use super::rq::{TaskId, TaskState};
 
 /// What becomes of the running task after a step.
@@ -58,6 +58,9 @@ impl Sim<'_> {
                 return work;
             }
             Op::Sleep { .. } | Op::WaitStart | Op::Jump { .. } | Op::Barrier { .. } => (Phase::Work, 0),
+            Op::TakeFlag { .. } | Op::SetFlag { .. } | Op::Repeat { .. } => {
+                return self.begin_untimed(cpu, task);
+            }
             Op::ClockStart | Op::ClockStop => (Phase::Work, 0),
             // Where it goes on is decided before anything is done.
             Op::Exec => (Phase::Look, 0),
@@ -201,9 +204,10 @@ impl Sim<'_> {
                 self.next_op(task);
                 self.tasks[task as usize].program.at = to;
             }
-            (Phase::Work, Op::Barrier { barrier, spin }) => {
-                return self.reach_barrier(cpu, task, barrier, spin);
+            (Phase::Work, Op::Barrier { barrier, spin_ns }) => {
+                return self.reach_barrier(cpu, task, barrier, spin_ns);
             }
+            (Phase::Spin, Op::Barrier { .. }) => return self.sleep_at_barrier(task),
             (Phase::Work, Op::Reap { children }) => {
                 self.zombies -= 1;
                 let program = &mut self.tasks[task as usize].program;
@@ -255,46 +259,8 @@ impl Sim<'_> {
         Next::Sleep
     }
 
-    /// The task has come to a barrier: the last one lets all go.
-    fn reach_barrier(&mut self, cpu: usize, task: TaskId, barrier: u32, spin: bool) -> Next {
-        let at = &mut self.barriers[barrier as usize];
-        if at.waiting.len() as u32 + 1 < at.size {
-            at.waiting.push(task);
-            if spin {
-                self.tasks[task as usize].program.phase = Phase::Spin;
-                return Next::Work(HOG_NS);
-            }
-            self.next_op(task);
-            return Next::Sleep;
-        }
-        let mut waiting = std::mem::take(&mut at.waiting);
-        for waiter in waiting.drain(..) {
-            if spin {
-                self.stop_spinning(waiter);
-            } else {
-                self.try_to_wake_up(cpu, task, waiter, false);
-            }
-        }
-        self.barriers[barrier as usize].waiting = waiting;
-        self.record.metrics.rounds += 1;
-        self.next_op(task);
-        Next::Work(self.begin_step(cpu, task))
-    }
-
-    /// A spinning task sees what it waited for: at once if it runs, else when it runs again.
-    fn stop_spinning(&mut self, task: TaskId) {
-        self.next_op(task);
-        let cpu = usize::from(self.tasks[task as usize].cpu);
-        if self.rqs[cpu].curr == task {
-            self.rqs[cpu].step_end_ns = self.now;
-            self.arm(cpu);
-        } else {
-            self.tasks[task as usize].remaining_ns = 0;
-        }
-    }
-
     /// The task's program goes on to its next operation.
-    fn next_op(&mut self, task: TaskId) {
+    pub(super) fn next_op(&mut self, task: TaskId) {
         let program = &mut self.tasks[task as usize].program;
         program.at += 1;
         program.step = 0;

@@ -121,6 +121,9 @@ mod o1;
 pub mod program;
 pub mod rq;
 pub mod rt;
+pub mod spin;
+#[cfg(test)]
+mod spin_tests;
 mod src_queue;
 mod start;
 pub mod timeline;
@@ -149,6 +152,7 @@ use self::numa::Numa;
 use self::o1::O1State;
 use self::program::{ChannelId, Op, Phase};
 use self::rq::{Interrupt, NO_TASK, Rq, Task, TaskId, TaskState};
+use self::spin::Spins;
 use self::tunables::{Features, Tunables};
 use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
@@ -230,6 +234,7 @@ pub struct Sim<'a> {
     numa: Numa,
     channels: Vec<Channel>,
     barriers: Vec<Barrier>,
+    spins: Spins,
     ops: &'a [Op],
     threads: bool,
     /// By kind of channel.

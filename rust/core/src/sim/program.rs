@@ -47,8 +47,28 @@ pub enum Op {
     Barrier {
         /// The barrier.
         barrier: u32,
-        /// Spins in user space; sleeps on a futex otherwise.
-        spin: bool,
+        /// So much work is spent spinning in user space, then the task sleeps on a futex.
+        spin_ns: u64,
+    },
+    /// Spins in user space until a flag is set, then clears it.
+    TakeFlag {
+        /// The flag; no other task takes it.
+        flag: u32,
+    },
+    /// Spins in user space until a flag is clear, then sets it.
+    SetFlag {
+        /// The flag; no other task sets it.
+        flag: u32,
+    },
+    /// The end of a loop: the program goes back to its start until it has gone through it often enough. Some operation
+    /// of a loop must take time.
+    Repeat {
+        /// Start of the loop, an index into `Sim::ops`.
+        to: u32,
+        /// How often.
+        times: u32,
+        /// Loops around this one.
+        depth: u8,
     },
     /// write() of one message to each of `count` channels, in order, `rounds` times over.
     Write {

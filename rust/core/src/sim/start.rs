@@ -19,6 +19,7 @@ use super::o1::O1State;
 use super::program::Program;
 use super::rq::{CfsRq, NO_TASK, Rq, SchedEntity, Task, TaskId, TaskState};
 use super::rt::RtRq;
+use super::spin::Spins;
 use super::timeline::Timeline;
 use super::tunables::Tunables;
 use super::{MessageCosts, START_NS, Setup, Sim};
@@ -132,6 +133,7 @@ impl<'a> Sim<'a> {
                 .map(|&kind| Channel::new(kind, setup.load.message_bytes))
                 .collect(),
             barriers: setup.load.barriers.iter().map(|&size| Barrier { size, waiting: Vec::new() }).collect(),
+            spins: Spins::new(&setup.load.ops, setup.load.tasks.len()),
             ops: &setup.load.ops,
             threads: setup.load.threads,
             message_costs: [

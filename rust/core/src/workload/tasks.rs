@@ -377,7 +377,7 @@ impl Builder {
                 self.program(entry, n, |start| {
                     vec![
                         Op::Compute { ns: us(run_us), spread_permille },
-                        Op::Barrier { barrier, spin: wait == BarrierWait::Spin },
+                        Op::Barrier { barrier, spin_ns: if wait == BarrierWait::Spin { HOG_NS } else { 0 } },
                         Op::Jump { to: start },
                     ]
                 });

@@ -18,7 +18,7 @@ from schedlab.scenario import Scenario
 from schedlab.simulate import simulate
 from schedlab.sweep import plot_band, sweep
 from schedlab.tasks import Barrier, CpuHog, ForkStorm, Periodic, PingPong, TaskGroup, Workload
-from schedlab.workload import Hackbench, Tbench
+from schedlab.workload import Hackbench, LuOmp, Tbench
 
 __all__ = [
     "Barrier",
@@ -30,6 +30,7 @@ __all__ = [
     "Hotplug",
     "Kernel",
     "KernelDiff",
+    "LuOmp",
     "Machine",
     "Memory",
     "Periodic",

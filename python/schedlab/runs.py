@@ -18,7 +18,7 @@ from schedlab._arguments import bad_argument, choice, integer
 from schedlab._files import written_beside
 from schedlab._render import html_table, text_table
 from schedlab.scenario import Scenario
-from schedlab.workload import Hackbench, Tbench
+from schedlab.workload import Hackbench, LuOmp, Tbench
 
 NR_RUNNING = ("0", "1", "2", "3", "4+")
 """The columns of a classification: how many tasks ran in the group, four and more together."""
@@ -61,6 +61,8 @@ class Runs:
         self._groups: list[str] = list(result["groups"])
         self._cpu_stat: npt.NDArray[np.uint64] = result["cpu_stat"]
         self._cpu_stat_fields: list[str] = list(result["cpu_stat_fields"])
+        self._node_tasks: npt.NDArray[np.uint64] = result["node_tasks"]
+        self._node_samples: npt.NDArray[np.uint64] = result["node_samples"]
         self._schedstat = {name: value for name, value in result.items() if name.startswith("schedstat_")}
 
     @property
@@ -138,6 +140,35 @@ class Runs:
                 "nr_running": list(NR_RUNNING),
             },
         )
+
+    def node_counts(self, seed: int | None = None) -> pd.DataFrame:
+        """The mean number of the benchmark's threads on each node, over the counts made while its clock ran.
+
+        A count is a snapshot: where each thread runs, waits, or ran before it went to sleep. Only `LuOmp` has
+        them, every `sample_s`; its burners are not counted.
+
+        Args:
+            seed: one seed; None for all.
+
+        Returns:
+            Index `seed`; columns `samples`, how many counts, and `node0`, `node1`, ...: their mean, NaN
+            where a run was too short for a count.
+
+        Raises:
+            ValueError: the seed is not in these runs, or their work is not counted.
+        """
+        if not isinstance(self.scenario.work, LuOmp):
+            raise bad_argument("work", self.scenario.work.label, "is not counted by node: must be a LuOmp")
+        at = slice(None) if seed is None else [self._position(seed)]
+        samples = self._node_samples[at]
+        divisors = np.where(samples > 0, samples, np.nan)
+        frame = pd.DataFrame(
+            self._node_tasks[at] / divisors[:, np.newaxis],
+            index=pd.Index(np.array(self.seeds, dtype=np.uint64)[at], name="seed"),
+            columns=[f"node{node}" for node in range(self._node_tasks.shape[1])],
+        )
+        frame.insert(0, "samples", samples)
+        return frame
 
     def schedstat(self, seed: int) -> str:
         """The counters of one run at its end, as the text of /proc/schedstat, version 15.
@@ -287,6 +318,10 @@ def _dataset(
         rate, unit = operations * scenario.work.PAYLOAD_BYTES_PER_OPERATION / time_s / 1e6, "MB/s"
         text = "data of reads and writes, divided by time_s"
         variables["throughput"] = ("seed", rate, {"units": unit, "long_name": text})
+    elif isinstance(scenario.work, LuOmp):
+        rate = scenario.work.mop / time_s
+        text = "operations that NPB credits, divided by time_s"
+        variables["throughput"] = ("seed", rate, {"units": "Mop/s", "long_name": text})
     return xr.Dataset(
         variables,
         coords={"seed": np.array(seeds, dtype=np.uint64)},

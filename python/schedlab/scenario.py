@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import Any
+from typing import Any, get_args
 
-from schedlab import _core, tasks, workload
+from schedlab import _core, workload
 from schedlab._arguments import bad_argument, instance
 from schedlab.kernel import Kernel
 from schedlab.machine import Machine
@@ -30,7 +30,7 @@ class Scenario:
         """Checks what kinds of things the three are."""
         instance("machine", self.machine, Machine)
         instance("kernel", self.kernel, Kernel)
-        instance("work", self.work, workload.Hackbench, workload.Tbench, tasks.Workload)
+        instance("work", self.work, *get_args(Work))
 
     def validate(self) -> None:
         """Lets the core check every rule.

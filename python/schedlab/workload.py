@@ -150,6 +150,95 @@ class Tbench:
         return cls(fields["clients"], **times, cgroup=fields.get("cgroup", False))
 
 
+@dataclasses.dataclass(frozen=True)
+class LuOmp:
+    """LU of the NAS parallel benchmarks (lu.C.x and the like), OpenMP form, with CPU burners beside it.
+
+    In a sweep over the planes of its grid each thread spins until its left neighbour has done with the
+    plane: one thread that waits for its CPU stops all behind it. The threads' memory is touched first by
+    those who set it up, and NUMA balancing may move it; `Runs.node_counts` has the threads by node.
+
+    Attributes:
+        threads: number of threads, `OMP_NUM_THREADS`; the grid needs a row for each.
+        problem_class: `A`, `B`, `C` or `D`: 64, 102, 162 or 408 points a side; 250 steps, D has 300.
+        hogs: CPU burners (`stress -c`) that run before the benchmark starts.
+        cgroups: `none`; `shared`, all in one task group; `separate`, benchmark and burners each in their
+            own, of 1024 shares. The mails call the last two NORMAL and GROUP.
+        steps: steps that are measured; None for the class's own. One more comes before.
+        sample_s: time between two counts of the threads by node.
+
+    Raises:
+        ValueError: a number is out of its range, or a name is unknown.
+    """
+
+    threads: int
+    problem_class: str = "C"
+    hogs: int = 0
+    cgroups: str = "none"
+    steps: int | None = None
+    sample_s: float = 5.0
+
+    kind: ClassVar[str] = "luomp"
+
+    SIDES: ClassVar[dict[str, int]] = {"A": 64, "B": 102, "C": 162, "D": 408}
+    """Points a side of the grid by problem class."""
+
+    def __post_init__(self) -> None:
+        """Checks the arguments' types; how much is too much, the core says before it runs."""
+        object.__setattr__(self, "threads", integer("threads", self.threads, 1, MOST))
+        object.__setattr__(self, "hogs", integer("hogs", self.hogs, 0, MOST))
+        if self.steps is not None:
+            object.__setattr__(self, "steps", integer("steps", self.steps, 1, MOST))
+        choice("problem_class", self.problem_class, self.SIDES)
+        choice("cgroups", self.cgroups, ("none", "shared", "separate"))
+        object.__setattr__(self, "sample_s", _seconds("sample_s", self.sample_s, 0.001))
+
+    @property
+    def tasks(self) -> int:
+        """Number of threads and burners."""
+        return self.threads + self.hogs
+
+    @property
+    def mop(self) -> float:
+        """Millions of operations that NPB credits for the steps measured: Mop/s times seconds."""
+        side = self.SIDES[self.problem_class]
+        per_step = 1984.77 * side**3 - 10923.3 * side**2 + 27770.9 * side - 144010.0
+        steps = self.steps if self.steps is not None else 300 if self.problem_class == "D" else 250
+        return steps * per_step / 1e6
+
+    @property
+    def label(self) -> str:
+        """The program and its threads, and what stands beside them."""
+        hogs = f" + {self.hogs} hogs" if self.hogs else ""
+        groups = f", cgroups {self.cgroups}" if self.cgroups != "none" else ""
+        return f"lu.{self.problem_class}.x {self.threads} threads{hogs}{groups}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The workload as the scenario's JSON has it."""
+        fields = dataclasses.asdict(self)
+        fields["sample_ms"] = round(1000 * fields.pop("sample_s"))
+        if self.steps is None:
+            del fields["steps"]
+        return {"kind": self.kind, **fields}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> LuOmp:
+        """The workload that `to_dict` wrote.
+
+        Raises:
+            ValueError: a field is unknown or out of its range.
+        """
+        arguments = dict(fields)
+        known = {field.name for field in dataclasses.fields(cls)} - {"sample_s"} | {"sample_ms"}
+        for name in arguments:
+            choice("workload field", name, sorted(known))
+        if "threads" not in arguments:
+            raise bad_argument("workload.threads", None, "must be given")
+        if "sample_ms" in arguments:
+            arguments["sample_s"] = integer("sample_ms", arguments.pop("sample_ms")) / 1000
+        return cls(**arguments)
+
+
 def _seconds(argument: str, value: object, least: float) -> float:
     """A time as a float, whole milliseconds."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 3600.0:
@@ -162,7 +251,7 @@ def _boolean(argument: str, value: object) -> None:
         raise bad_argument(argument, value, "must be true or false")
 
 
-Work = Hackbench | Tbench | Workload
+Work = Hackbench | LuOmp | Tbench | Workload
 """Every kind of work that `simulate` takes."""
 
 
@@ -175,7 +264,9 @@ def from_dict(fields: object) -> Work:
     if not isinstance(fields, dict):
         raise bad_argument("workload", fields, "must be an object with a `kind`")
     arguments = dict(fields)
-    kinds: dict[str, type[Tbench | Workload]] = {kind.kind: kind for kind in (Tbench, Workload)}
+    kinds: dict[str, type[LuOmp | Tbench | Workload]] = {
+        kind.kind: kind for kind in (LuOmp, Tbench, Workload)
+    }
     kind = choice("workload.kind", arguments.pop("kind", None), (Hackbench.kind, *kinds))
     if kind in kinds:
         return kinds[kind].from_dict(arguments)

@@ -13,7 +13,7 @@ use crate::sim::cost::CostModel;
 use crate::sim::hotplug::Plugged;
 use crate::sim::tunables::{Features, TunableSettings, Tunables};
 use crate::topology::{DomainRules, MachineSpec, build_sched_domains};
-use crate::workload::{Action, Hackbench, Load, Tasks, Tbench};
+use crate::workload::{Action, Hackbench, Load, LuOmp, Tasks, Tbench};
 
 /// A machine with its costs, a kernel and a load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -61,6 +61,8 @@ pub enum WorkloadSpec {
     Hackbench(Hackbench),
     /// tbench.
     Tbench(Tbench),
+    /// LU of the NAS parallel benchmarks.
+    LuOmp(LuOmp),
     /// Tasks of the user's own.
     Tasks(Tasks),
 }
@@ -70,6 +72,7 @@ impl WorkloadSpec {
         match self {
             Self::Hackbench(hackbench) => hackbench.validate(),
             Self::Tbench(tbench) => tbench.validate(),
+            Self::LuOmp(lu) => lu.validate(machine),
             Self::Tasks(tasks) => tasks.validate(machine),
         }
     }
@@ -80,6 +83,7 @@ impl WorkloadSpec {
         let tasks = match self {
             Self::Hackbench(hackbench) => return in_cgroup(hackbench.cgroup),
             Self::Tbench(tbench) => return in_cgroup(tbench.cgroup),
+            Self::LuOmp(lu) => return lu.first_group(),
             Self::Tasks(tasks) => tasks,
         };
         let of_tasks = tasks.tasks.iter().find_map(|entry| entry.group.as_ref());
@@ -90,7 +94,7 @@ impl WorkloadSpec {
     /// Checks that the kernel has what the load asks for.
     fn validate_under(&self, kernel: &Kernel) -> Result<()> {
         match self {
-            Self::Hackbench(_) | Self::Tbench(_) => Ok(()),
+            Self::Hackbench(_) | Self::Tbench(_) | Self::LuOmp(_) => Ok(()),
             Self::Tasks(tasks) => tasks.validate_under(kernel),
         }
     }
@@ -99,6 +103,7 @@ impl WorkloadSpec {
         match self {
             Self::Hackbench(hackbench) => hackbench.load(),
             Self::Tbench(tbench) => tbench.load(cost),
+            Self::LuOmp(lu) => lu.load(machine, cost),
             Self::Tasks(tasks) => tasks.load(machine, tunables.autogroup),
         }
     }
@@ -241,7 +246,7 @@ impl Scenario {
     /// The states of the machine after its CPUs go off and come back; each once, as the load's actions then say.
     fn plugged(&self, rules: &DomainRules, load: &mut Load) -> Result<Vec<Plugged>> {
         let machines = match &self.workload {
-            WorkloadSpec::Hackbench(_) | WorkloadSpec::Tbench(_) => Vec::new(),
+            WorkloadSpec::Hackbench(_) | WorkloadSpec::Tbench(_) | WorkloadSpec::LuOmp(_) => Vec::new(),
             WorkloadSpec::Tasks(tasks) => tasks.machines_after(&self.machine),
         };
         let mut states: Vec<Plugged> = Vec::new();

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ndarray::{Array3, Array4};
+use ndarray::{Array2, Array3, Array4};
 use numpy::{PyArray1, PyReadonlyArray1, ToPyArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -39,7 +39,8 @@ pub fn simulate<'py>(
     let state = Progress::default();
     let records = interruptible(py, &state, progress, || run_seeds(&scenario, &seeds, threads, &state))?;
     let setup = scenario.setup().map_err(to_py)?;
-    let result = to_arrays(py, &records, level_names(&setup.domains))?;
+    let nr_nodes = setup.machine.distance.len();
+    let result = to_arrays(py, &records, level_names(&setup.domains), nr_nodes)?;
     let groups: Vec<&str> = setup.load.groups.iter().map(|group| group.name.as_str()).collect();
     let shape = (records.len(), groups.len(), CPU_STAT_FIELDS.len());
     let cpu_stat =
@@ -97,8 +98,14 @@ fn wait_for<T>(runs: &std::thread::ScopedJoinHandle<'_, T>) {
     }
 }
 
-/// The records as arrays: metrics by seed; counts by seed, level, class and bucket; /proc/schedstat by seed and CPU.
-fn to_arrays<'py>(py: Python<'py>, records: &[Record], levels: Vec<String>) -> PyResult<Bound<'py, PyDict>> {
+/// The records as arrays: metrics by seed; counts by seed, level, class and bucket; tasks by seed and node;
+/// /proc/schedstat by seed and CPU.
+fn to_arrays<'py>(
+    py: Python<'py>,
+    records: &[Record],
+    levels: Vec<String>,
+    nr_nodes: usize,
+) -> PyResult<Bound<'py, PyDict>> {
     let metrics = PyDict::new(py);
     let values: Vec<Vec<i64>> = records.iter().map(|record| record.metrics.values()).collect();
     for (index, (name, ..)) in METRIC_TABLE.iter().enumerate() {
@@ -111,6 +118,10 @@ fn to_arrays<'py>(py: Python<'py>, records: &[Record], levels: Vec<String>) -> P
     let classification = Array4::from_shape_fn(shape, |(seed, level, class, bucket)| {
         records[seed].classification[level][class][bucket]
     });
+    let node_tasks = Array2::from_shape_fn((records.len(), nr_nodes), |(seed, node)| {
+        records[seed].node_tasks.get(node).copied().unwrap_or(0)
+    });
+    let node_samples: Vec<u64> = records.iter().map(|record| record.node_samples).collect();
     let mut cpus = Array3::zeros((records.len(), nr_cpus, CPU_FIELDS.len()));
     let mut domains = Array4::zeros((records.len(), nr_cpus, nr_levels, DOMAIN_FIELDS.len()));
     for (seed, record) in records.iter().enumerate() {
@@ -128,6 +139,8 @@ fn to_arrays<'py>(py: Python<'py>, records: &[Record], levels: Vec<String>) -> P
     let result = PyDict::new(py);
     result.set_item("metrics", metrics)?;
     result.set_item("classification", classification.to_pyarray(py))?;
+    result.set_item("node_tasks", node_tasks.to_pyarray(py))?;
+    result.set_item("node_samples", PyArray1::from_vec(py, node_samples))?;
     result.set_item("levels", levels)?;
     result.set_item("group_types", GroupType::ALL.map(GroupType::name))?;
     result.set_item("schedstat_cpu", cpus.to_pyarray(py))?;

@@ -276,6 +276,10 @@ pub struct Record {
     pub metrics: Metrics,
     /// By level name, class and number of running tasks: how often a balance pass saw a group so.
     pub classification: Vec<[[u64; NR_BUCKETS]; NR_GROUP_TYPES]>,
+    /// By node: tasks found on it in all counts together; as long as the highest node with any.
+    pub node_tasks: Vec<u64>,
+    /// Counts of tasks by node.
+    pub node_samples: u64,
     /// By CPU.
     pub cpus: Vec<CpuCounters>,
     /// By CPU and level.
@@ -342,6 +346,8 @@ impl Record {
             decisions: None,
             metrics: Metrics::default(),
             classification: vec![[[0; NR_BUCKETS]; NR_GROUP_TYPES]; names.len()],
+            node_tasks: Vec::new(),
+            node_samples: 0,
             cpus: vec![CpuCounters::default(); domains.nr_cpus],
             domains: domains
                 .per_cpu
@@ -465,6 +471,15 @@ impl Record {
         if let Some(level) = domains.per_cpu[this_cpu].iter().position(|sd| sd.span.test(cpu)) {
             self.domain(this_cpu, level).ttwu_wake_remote += 1;
         }
+    }
+
+    /// A count finds a task on a node.
+    pub fn count_on_node(&mut self, node: u32) {
+        let node = node as usize;
+        if self.node_tasks.len() <= node {
+            self.node_tasks.resize(node + 1, 0);
+        }
+        self.node_tasks[node] += 1;
     }
 
     /// The counters of one domain.

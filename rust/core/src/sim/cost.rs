@@ -93,6 +93,10 @@ cost_model! {
     tbench_client_ns: 1_000,
     /// tbench: what a server does with a request, its system calls excluded.
     tbench_server_ns: 500,
+    /// LU: one point of the grid in one of a step's two sweeps, its block of the Jacobian and its solution.
+    lu_point_ns: 930,
+    /// One turn of libgomp's loop in which a thread spins at a barrier.
+    omp_spin_turn_ns: 6,
     /// Copy of 1,024 bytes.
     copy_kib_ns: 100,
     /// A message or a lock last touched by another CPU of the same LLC.

@@ -185,15 +185,16 @@ impl Sim<'_> {
         let walked = walker.progress_ns / spec.page_ns;
         walker.progress_ns %= spec.page_ns;
         // What is walked over twice between two ticks is looked at once.
-        let nr_touched = walked.min(u64::from(spec.nr_pages));
+        let span = spec.span();
+        let nr_touched = walked.min(u64::from(span));
         let node = self.node_of[cpu] as usize;
         let region_number = spec.region as usize;
         let mut excess = 0;
         let mut remote = 0;
         let mut balanced = Balanced::default();
         for _ in 0..nr_touched {
-            let page = (spec.first + walker.cursor) as usize;
-            walker.cursor = if walker.cursor + 1 == spec.nr_pages { 0 } else { walker.cursor + 1 };
+            let page = spec.page(walker.cursor);
+            walker.cursor = if walker.cursor + 1 == span { 0 } else { walker.cursor + 1 };
             let region = &self.memory.regions[region_number];
             if region.node[page] == UNTOUCHED {
                 let placed = self.memory.place(&region.spec, page, node);

@@ -342,7 +342,12 @@ impl<'a> Sim<'a> {
     fn timer(&mut self, setup: &'a Setup, id: TaskId) {
         if let Some(action) = (id as usize).checked_sub(self.tasks.len()) {
             match setup.load.actions.get(action) {
-                Some((_, action)) => self.act(setup, action),
+                Some((_, action)) => {
+                    self.act(setup, action);
+                    if let Action::CountByNode { period_ns, .. } = action {
+                        self.timers.push(Reverse((self.now + period_ns, id)));
+                    }
+                }
                 None => self.bandwidth_timer(id),
             }
             return;
@@ -369,6 +374,7 @@ impl<'a> Sim<'a> {
             Action::Hotplug { cpu, online, state } => {
                 self.plug_cpu(*cpu, *online, &setup.plugged[*state]);
             }
+            Action::CountByNode { first, count, .. } => self.count_by_node(*first, *count),
             Action::ClockStart => {
                 self.record.clock(self.now, true);
                 if let Some(trace) = &mut self.record.trace {
@@ -381,6 +387,19 @@ impl<'a> Sim<'a> {
                     trace.end_ns = self.now;
                 }
                 self.stopped = true;
+            }
+        }
+    }
+
+    /// How many of some tasks are on each node.
+    fn count_by_node(&mut self, first: TaskId, count: u32) {
+        if !self.record.is_timing() {
+            return;
+        }
+        self.record.node_samples += 1;
+        for task in &self.tasks[first as usize..(first + count) as usize] {
+            if !matches!(task.state, TaskState::New | TaskState::Dead) {
+                self.record.count_on_node(self.node_of[usize::from(task.cpu)]);
             }
         }
     }

@@ -169,6 +169,7 @@ impl MemoryEntry {
             start: start as u32,
             page_ns: (self.walk_us as u64 * 1000 / u64::from(nr_pages)).max(1),
             bound_permille: self.bound_pct as u64 * 10,
+            rows: None,
         }
     }
 }
@@ -205,4 +206,39 @@ pub struct WalkSpec {
     pub page_ns: u64,
     /// Part of the work that waits for memory.
     pub bound_permille: u64,
+    /// Where the walk leads behind the part, before it begins anew.
+    pub rows: Option<RowWalk>,
+}
+
+/// Runs of pages, evenly apart: rows of an array whose planes follow each other. The way leads through two sets of them.
+#[derive(Clone, Copy, Debug)]
+pub struct RowWalk {
+    /// First page of each set.
+    pub firsts: [u32; 2],
+    /// Pages of a run.
+    pub run: u32,
+    /// Pages from the start of a run to that of the next.
+    pub stride: u32,
+    /// Runs of a set.
+    pub count: u32,
+}
+
+impl WalkSpec {
+    /// Pages that a walk comes to before it begins anew.
+    #[inline]
+    pub fn span(&self) -> u32 {
+        self.nr_pages + self.rows.map_or(0, |rows| 2 * rows.run * rows.count)
+    }
+
+    /// The page at a place of the walk.
+    #[inline]
+    pub fn page(&self, place: u32) -> usize {
+        let (Some(rows), Some(beyond)) = (self.rows, place.checked_sub(self.nr_pages)) else {
+            return (self.first + place) as usize;
+        };
+        let (run, page) = (beyond / rows.run, beyond % rows.run);
+        let set = usize::from(run >= rows.count);
+        let run = if set == 1 { run - rows.count } else { run };
+        (rows.firsts[set] + run * rows.stride + page) as usize
+    }
 }

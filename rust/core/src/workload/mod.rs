@@ -4,11 +4,13 @@ pub mod attributes;
 pub mod groups;
 pub mod hackbench;
 pub mod hotplug;
+pub mod lu;
 pub mod memory;
 pub mod tasks;
 pub mod tbench;
 
 pub use hackbench::Hackbench;
+pub use lu::LuOmp;
 pub use tasks::Tasks;
 pub use tbench::Tbench;
 
@@ -111,6 +113,15 @@ pub enum Action {
         online: bool,
         /// The machine's state after that, an index into `Setup::plugged`.
         state: usize,
+    },
+    /// So many tasks are counted by the node that they are on, again and again; counts outside the clock's time are left out.
+    CountByNode {
+        /// The first task.
+        first: TaskId,
+        /// How many.
+        count: u32,
+        /// Time from one count to the next, ns.
+        period_ns: u64,
     },
     /// The clock of the measurements starts.
     ClockStart,

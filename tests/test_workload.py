@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import schedlab as sl
@@ -134,3 +135,81 @@ def test_tbench_survives_json(dual_quad: sl.Machine) -> None:
 def test_bad_tbench_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         sl.Tbench(**arguments)
+
+
+def test_lu_reports_what_npb_credits_and_its_threads_by_node() -> None:
+    machine = sl.Machine.named("xeon-4node-80")
+    work = sl.LuOmp(threads=12, problem_class="A", steps=2, hogs=1, cgroups="separate", sample_s=0.02)
+    runs = sl.simulate(machine, sl.Kernel("v5.5"), work, seeds=2)
+    # The arithmetic of NPB for class A, 64 points a side, two of its steps.
+    mop = 2 * (1984.77 * 64**3 - 10923.3 * 64**2 + 27770.9 * 64 - 144010) / 1e6
+    assert np.allclose(runs.metrics.throughput * runs.metrics.time_s, mop)
+    assert runs.metrics.throughput.attrs["units"] == "Mop/s"
+    counts = runs.node_counts()
+    assert list(counts.columns) == ["samples", "node0", "node1", "node2", "node3"]
+    assert (counts["samples"] >= 2).all()
+    assert np.allclose(counts.drop(columns="samples").sum(axis=1), 12)
+    pd.testing.assert_frame_equal(runs.node_counts(seed=1), counts.loc[[1]])
+    alone = sl.simulate(machine, sl.Kernel("v5.5"), work, seeds=[1])
+    pd.testing.assert_frame_equal(alone.node_counts(), counts.loc[[1]])
+
+
+def test_lu_of_class_c_has_the_operations_of_the_mails() -> None:
+    # 1564.63 Mop/s and 1303.18 s, 34036 Mop/s and 59.91 s: printed for lu.C.x in October 2019.
+    assert sl.LuOmp(156).mop == pytest.approx(1564.63 * 1303.18, rel=1e-5)
+    assert sl.LuOmp(156).mop == pytest.approx(34036 * 59.91, rel=1e-4)
+    assert sl.LuOmp(156, steps=25).mop == pytest.approx(sl.LuOmp(156).mop / 10)
+
+
+def test_a_run_too_short_for_a_count_has_no_means_by_node() -> None:
+    work = sl.LuOmp(threads=2, problem_class="A", steps=1)
+    counts = sl.simulate(FOUR, sl.Kernel("v5.5"), work, seeds=1).node_counts()
+    assert counts["samples"].tolist() == [0] and counts["node0"].isna().all()
+
+
+def test_only_lu_is_counted_by_node() -> None:
+    runs = sl.simulate(FOUR, sl.Kernel("v5.5"), sl.Workload([sl.CpuHog()], duration_s=0.01), seeds=1)
+    with pytest.raises(ValueError, match="is not counted by node: must be a LuOmp"):
+        runs.node_counts()
+
+
+def test_burners_in_groups_of_their_own_push_the_old_balancer_to_leave_their_nodes() -> None:
+    # By load a burner weighs as much as all threads together; the patch of October 2019 counts idle CPUs.
+    machine = sl.Machine.named("xeon-4node-80")
+    work = sl.LuOmp(threads=76, problem_class="B", steps=10, hogs=2, cgroups="separate", sample_s=0.1)
+    base = sl.Kernel("v5.4").with_tunables(numa_balancing=False)
+    means = [
+        float(sl.simulate(machine, kernel, work, seeds=4).metrics.time_s.mean())
+        for kernel in (base, base.with_patches("lb-rework-v4"))
+    ]
+    assert means[0] > 1.1 * means[1], means
+
+
+def test_lu_survives_json() -> None:
+    work = sl.LuOmp(threads=8, problem_class="B", hogs=2, cgroups="shared", steps=3, sample_s=0.25)
+    for work in (sl.LuOmp(8), work):
+        scenario = sl.Scenario(FOUR, sl.Kernel("v5.5"), work)
+        scenario.validate()
+        assert sl.Scenario.from_json(scenario.to_json()).work == work
+    assert work.label == "lu.B.x 8 threads + 2 hogs, cgroups shared" and work.tasks == 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"threads": 0}, "threads = 0"),
+        ({"threads": 4, "problem_class": "E"}, "problem_class = 'E': must be one of A, B, C, D"),
+        ({"threads": 4, "cgroups": "seperate"}, "did you mean separate"),
+        ({"threads": 4, "hogs": -1}, "hogs = -1"),
+        ({"threads": 4, "steps": 0}, "steps = 0"),
+        ({"threads": 4, "sample_s": 0}, "sample_s = 0: must be a number of seconds from 0.001 to 3600"),
+    ],
+)
+def test_bad_lu_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sl.LuOmp(**arguments)
+
+
+def test_lu_needs_a_row_for_each_thread() -> None:
+    with pytest.raises(ValueError, match="threads = 161: must be 1 to 160, a row for each"):
+        sl.simulate(FOUR, sl.Kernel("v5.5"), sl.LuOmp(161), seeds=1)

@@ -94,7 +94,7 @@ cost_model! {
     /// tbench: what a server does with a request, its system calls excluded.
     tbench_server_ns: 500,
     /// LU: one point of the grid in one of a step's two sweeps, its block of the Jacobian and its solution.
-    lu_point_ns: 930,
+    lu_point_ns: 600,
     /// One turn of libgomp's loop in which a thread spins at a barrier.
     omp_spin_turn_ns: 6,
     /// Copy of 1,024 bytes.

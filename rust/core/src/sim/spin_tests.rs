@@ -70,7 +70,7 @@ fn setup(nr_cpus: usize, programs: &[&[Op]], barriers: Vec<u32>) -> Setup {
             Op::Repeat { to, times, depth } => Op::Repeat { to: base + 1 + to, times, depth },
             other => other,
         }));
-        ops.push(Op::Sleep { ns: HOG_NS, spread_permille: 0 });
+        ops.extend([Op::Sleep { ns: HOG_NS, spread_permille: 0 }, Op::Exit]);
     }
     setup.load = Load { barriers, ..Load::new(tasks, ops, 1) };
     setup

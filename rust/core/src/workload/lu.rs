@@ -297,7 +297,11 @@ impl Part {
         let first = ops.len() as u32;
         self.step(ops);
         ops.push(Op::Repeat { to: first, times: self.steps, depth: 0 });
-        ops.push(if is_main { Op::ClockStop } else { ENDLESS_SLEEP });
+        if is_main {
+            ops.push(Op::ClockStop);
+        }
+        // The run ends before the sleep does.
+        ops.extend([ENDLESS_SLEEP, Op::Exit]);
     }
 
     /// A step: seven barriers.
@@ -356,5 +360,52 @@ fn walk(class: ProblemClass, share: Share) -> WalkSpec {
             stride: pages as u32,
             count: class.interior() as u32,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_threads_have_a_row_more() {
+        // Class C on 156 threads: 160 rows, so four threads have two.
+        let shares: Vec<Share> = (0..156).map(|thread| Share::of(160, 156, thread)).collect();
+        assert_eq!(shares.iter().filter(|share| share.count == 2).count(), 4);
+        assert_eq!((shares[3], shares[4]), (Share { first: 6, count: 2 }, Share { first: 8, count: 1 }));
+        assert_eq!(shares[155], Share { first: 159, count: 1 });
+        // Upwards thread 0 has the last two rows.
+        assert_eq!(shares[0].mirrored(160), Share { first: 158, count: 2 });
+        assert_eq!(shares[155].mirrored(160), Share { first: 0, count: 1 });
+    }
+
+    #[test]
+    fn walks_stay_in_the_arrays_and_cover_the_interior() {
+        for class in [ProblemClass::A, ProblemClass::B, ProblemClass::C, ProblemClass::D] {
+            for threads in [1, 7, class.interior()] {
+                let nr_pages = region(0, class).nr_pages as usize;
+                let mut own = vec![0; nr_pages];
+                let mut any = vec![false; nr_pages];
+                for thread in 0..threads {
+                    let walk = walk(class, Share::of(class.interior(), threads, thread));
+                    for place in 0..walk.span() {
+                        own[walk.page(place)] += u32::from(place < walk.nr_pages);
+                        any[walk.page(place)] = true;
+                    }
+                }
+                let boundary = class.plane_pages() as usize;
+                let interior = boundary..nr_pages - boundary;
+                assert!(own[interior.clone()].iter().all(|&walks| walks == 1), "planes are shared out once");
+                assert!(any[interior].iter().all(|&touched| touched));
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_of_class_c_lies_in_some_thirteen_pages_of_a_plane() {
+        // Five arrays of 162 x 5 x 8 = 6480 bytes a row: 8 pages together, and one more each where they are cut.
+        assert_eq!(ProblemClass::C.plane_pages(), 1282);
+        let rows = walk(ProblemClass::C, Share { first: 0, count: 1 }).rows.expect("rows");
+        assert_eq!((rows.run, rows.stride, rows.count), (8 + 5, 1282, 160));
     }
 }

@@ -10,6 +10,7 @@ use schedlab_core::sim::cost::CostModel;
 use schedlab_core::sim::tunables::TunableSettings;
 use schedlab_core::topology::MachineSpec;
 use schedlab_core::workload::Tasks;
+use schedlab_core::workload::hotplug::HotplugEntry;
 use serde_json::{Value, json};
 
 /// Two nodes of four CPUs.
@@ -143,6 +144,26 @@ fn threads_that_share_memory_come_together_on_full_nodes_by_swaps() {
         let share = |(remote, all): (i64, i64)| remote as f64 / all as f64;
         let (on, off) = (share(with(true)), share(with(false)));
         assert!(on < 0.7 * off, "{kernel}: {on:.3} of touches remote with balancing, {off:.3} without");
+    }
+}
+
+/// cpumask_of_node() has online CPUs only: the places of the node that the threads would like to go to are off, then one
+/// comes back. Builds with debug assertions check that nothing is on a CPU that is off.
+#[test]
+fn nobody_goes_to_a_cpu_that_is_off() {
+    let tasks = json!([{"kind": "hog", "n": 3, "mask": [0, 1, 2, 3], "release": {"at_us": 500_000, "mask": [0, 1, 2, 3, 5, 6, 7]},
+        "memory": {"size_mib": 32, "walk_us": 20_000, "sharing": "all", "first_node": 1}},
+        {"kind": "hog", "n": 1, "mask": [4],
+        "memory": {"size_mib": 32, "walk_us": 20_000, "first_node": 1}}]);
+    for kernel in KERNELS {
+        let mut scenario = scenario(kernel, &json!({}), &tasks, 12_000);
+        scenario.machine.offline = vec![7];
+        let WorkloadSpec::Tasks(load) = &mut scenario.workload else { unreachable!() };
+        for (at_us, cpu, online) in [(400_000, 5, false), (450_000, 6, false), (6_000_000, 6, true)] {
+            load.hotplug.push(HotplugEntry { at_us, cpu, online });
+        }
+        let records = run(&scenario, &[0, 1]);
+        assert!(records.iter().all(|record| record.metrics.numa_hint_faults > 0), "{kernel}");
     }
 }
 

@@ -33,6 +33,7 @@ impl<'a> Sim<'a> {
     /// A CPU goes off or comes back, once in a while; `plugged` is the state after that.
     #[cold]
     pub(super) fn plug_cpu(&mut self, cpu: usize, online: bool, plugged: &'a Plugged) {
+        self.numa.plug_cpu(self.node_of[cpu], cpu, online);
         if online {
             self.cpu_up(cpu, plugged);
         } else {

@@ -118,13 +118,7 @@ impl<'a> Sim<'a> {
             rqs,
             tasks: Vec::with_capacity(setup.load.tasks.len()),
             groups: task_groups(&setup.load, nr_cpus, now, group_rules, seed),
-            numa: Numa::new(
-                &setup.load,
-                &memory,
-                &setup.machine.node,
-                setup.tunables.numa_scan,
-                setup.tunables.numa_balancing,
-            ),
+            numa: Numa::new(&setup.load, &memory, &setup.machine, &setup.tunables),
             memory,
             channels: setup
                 .load

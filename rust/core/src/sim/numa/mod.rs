@@ -18,6 +18,8 @@ use super::{Memory, Sim};
 use crate::cpumask::CpuMask;
 use crate::kernels::env::TaskNuma;
 use crate::kernels::numa::faults::{Faults, GroupShare, NumaGroup, ScanTunables};
+use crate::sim::tunables::Tunables;
+use crate::topology::MachineSpec;
 use crate::workload::Load;
 
 /// CPU and low bits of the number of the task that last faulted on a page (`page_cpupid_last()`).
@@ -126,10 +128,10 @@ struct NumaState {
 
 impl Numa {
     /// Before the first fault.
-    pub fn new(load: &Load, memory: &Memory, node_of: &[u32], scan: ScanTunables, on: bool) -> Self {
+    pub fn new(load: &Load, memory: &Memory, machine: &MachineSpec, tunables: &Tunables) -> Self {
         let nr_nodes = memory.nodes.len();
-        let on = on && memory.is_used() && nr_nodes > 1;
-        let nr_cpus = node_of.len();
+        let on = tunables.numa_balancing && memory.is_used() && nr_nodes > 1;
+        let nr_cpus = machine.nr_cpus();
         let mut mms = Vec::new();
         let mut tasks = Vec::new();
         if on {
@@ -151,12 +153,13 @@ impl Numa {
                 .map(|task| NumaState { mm: task.mm as usize, ..NumaState::default() })
                 .collect();
         }
-        let cpus_of = |node: usize| {
-            CpuMask::from_cpus(nr_cpus, (0..nr_cpus).filter(|&cpu| node_of[cpu] as usize == node))
+        let is_of = |node: usize, cpu: usize| {
+            machine.node[cpu] as usize == node && !machine.offline.contains(&(cpu as u32))
         };
+        let cpus_of = |node| CpuMask::from_cpus(nr_cpus, (0..nr_cpus).filter(|&cpu| is_of(node, cpu)));
         Self {
             on,
-            scan,
+            scan: tunables.numa_scan,
             mms,
             tasks,
             groups: Vec::new(),
@@ -164,6 +167,12 @@ impl Numa {
             node_cpus: if on { (0..nr_nodes).map(cpus_of).collect() } else { Vec::new() },
             load: if on { vec![0; nr_cpus] } else { Vec::new() },
         }
+    }
+
+    /// A CPU of a node goes off or comes back.
+    pub fn plug_cpu(&mut self, node: u32, cpu: usize, online: bool) {
+        let Some(cpus) = self.node_cpus.get_mut(node as usize) else { return };
+        if online { cpus.set(cpu) } else { cpus.clear(cpu) }
     }
 
     /// `numa_preferred_nid`.

@@ -128,4 +128,10 @@ fn bad_arguments_are_refused() {
         says(LuOmp { hogs: 256, cgroups: Cgroups::Separate, ..class_a(1) }),
         "hogs = 256: with a group each, must be fewer than 256 on cores"
     );
+    let mut old = scenario(machine(), LuOmp { cgroups: Cgroups::Shared, ..class_a(1) });
+    old.kernel.name = "v2.6.15".to_owned();
+    assert_eq!(
+        old.validate().expect_err("bad").to_string(),
+        "cgroups = \"shared\": must not be given: v2.6.15 has no task groups"
+    );
 }

@@ -11,8 +11,8 @@ use crate::record::Record;
 use crate::scenario::{KernelSpec, Scenario, WorkloadSpec};
 use crate::sim::cost::CostModel;
 use crate::topology::MachineSpec;
-use crate::workload::tasks::{Behaviour, TaskEntry};
-use crate::workload::{Load, TaskSpec, Tasks};
+use crate::workload::lu::{Cgroups, ProblemClass};
+use crate::workload::{Load, LuOmp, TaskSpec};
 
 const MS: u64 = 1_000_000;
 
@@ -39,22 +39,19 @@ fn setup(nr_cpus: usize, programs: &[&[Op]], barriers: Vec<u32>) -> Setup {
         work_jitter_permille: 0,
         ..CostModel::default()
     };
-    let hog = TaskEntry {
-        behaviour: Behaviour::Hog,
-        n: 1,
-        start_us: 0,
-        jitter_us: 0,
-        nice: 0,
-        group: None,
-        mask: None,
-        release: None,
-        memory: None,
+    let any_work = LuOmp {
+        threads: 1,
+        problem_class: ProblemClass::A,
+        steps: None,
+        hogs: 0,
+        cgroups: Cgroups::None,
+        sample_ms: 1,
     };
     let scenario = Scenario {
         machine: MachineSpec::uniform("cores", nr_cpus),
         costs,
         kernel: KernelSpec { name: "v5.7".to_owned(), ..KernelSpec::default() },
-        workload: WorkloadSpec::Tasks(Tasks { duration_ms: 1, tasks: vec![hog], groups: vec![] }),
+        workload: WorkloadSpec::LuOmp(any_work),
     };
     let mut setup = scenario.setup().expect("the scenario is good");
     let nr_tasks = programs.len() as u32;

@@ -170,7 +170,7 @@ fn a_spinner_that_was_preempted_takes_the_flag_when_it_runs_again() {
     ];
     let mut shared = setup(2, &[taker, hog, giver], vec![]);
     for (task, cpu) in [(1, 0), (2, 0), (3, 1)] {
-        shared.load.tasks[task].allowed = Some(crate::cpumask::CpuMask::from_cpus(2, [cpu].into_iter()));
+        shared.load.tasks[task].allowed = Some(crate::cpumask::CpuMask::from_cpus(2, [cpu]));
     }
     let metrics = record(&shared).metrics;
     // 200 ms of the taker's own, for which it gets every other slice.

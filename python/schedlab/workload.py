@@ -161,7 +161,7 @@ class LuOmp:
     Attributes:
         threads: number of threads, `OMP_NUM_THREADS`; the grid needs a row for each.
         problem_class: `A`, `B`, `C` or `D`: 64, 102, 162 or 408 points a side; 250 steps, D has 300.
-        hogs: CPU burners (`stress -c`) that run before the benchmark starts.
+        hogs: CPU burners (`stress -c`); they start a second after the benchmark.
         cgroups: `none`; `shared`, all in one task group; `separate`, benchmark and burners each in their
             own, of 1024 shares. The mails call the last two NORMAL and GROUP.
         steps: steps that are measured; None for the class's own. One more comes before.

@@ -63,7 +63,7 @@ impl Sim<'_> {
             }
             Op::ClockStart | Op::ClockStop => (Phase::Work, 0),
             // Where it goes on is decided before anything is done.
-            Op::Exec => (Phase::Look, 0),
+            Op::Exec | Op::Roam => (Phase::Look, 0),
             Op::Exit => {
                 (Phase::Work, if self.threads { self.cost.thread_exit_ns } else { self.cost.exit_ns })
             }
@@ -237,7 +237,15 @@ impl Sim<'_> {
                     None => Next::Work(work),
                 };
             }
-            (Phase::Work, Op::Exec) => self.next_op(task),
+            (Phase::Look, Op::Roam) => {
+                let this = &mut self.tasks[task as usize];
+                this.program.phase = Phase::Work;
+                this.remaining_ns = 0;
+                let target = this.rng.below(self.topo.nr_cpus as u64) as usize;
+                let target = self.allowed_or_fallback(task, target);
+                return if target == cpu { Next::Work(0) } else { Next::Migrate(target) };
+            }
+            (Phase::Work, Op::Exec | Op::Roam) => self.next_op(task),
             (Phase::Work, Op::Exit) => {
                 self.zombies += 1;
                 if self.reaper_sleeps {

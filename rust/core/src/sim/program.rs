@@ -100,6 +100,8 @@ pub enum Op {
     ClockStart,
     /// The benchmark's clock stops, and with it the run.
     ClockStop,
+    /// The task goes to a CPU drawn evenly: what it starts next is started from there.
+    Roam,
     /// execve(): the task may first go to an idler CPU.
     Exec,
     /// exit().

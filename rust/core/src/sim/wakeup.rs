@@ -330,6 +330,7 @@ impl Sim<'_> {
         };
         let cpu = self.allowed_or_fallback(task, cpu);
         self.log_exec(this_cpu, task, cpu);
+        self.record.metrics.migrations_exec += i64::from(cpu != this_cpu);
         (cpu != this_cpu).then_some(cpu)
     }
 
@@ -345,7 +346,6 @@ impl Sim<'_> {
             self.put_prev_task(cpu);
             self.move_tasks(cpu, target, &[task]);
         }
-        self.record.metrics.migrations_exec += 1;
         self.rqs[cpu].overhead_ns += self.cost.active_balance_ns;
         self.schedule(cpu);
     }

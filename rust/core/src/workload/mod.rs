@@ -4,6 +4,7 @@ pub mod attributes;
 pub mod groups;
 pub mod hackbench;
 pub mod hotplug;
+mod housekeeping;
 pub mod lu;
 pub mod memory;
 pub mod tasks;

@@ -28,8 +28,12 @@ DEFAULT_ROWS = {
     "arm64-224": ("hackbench-arm64-224", "64"),
     "power9-44c": ("hackbench-power9", "64"),
     "i7-13700-12c24t": ("hackbench-pipes-i7", "12"),
+    "xeon-e7-8node-160": ("lu-quartiles-8node", "NORMAL numa_balancing=0 median"),
 }
 """The row that each machine is fitted on: of the rows with the least printed spread, one in the middle."""
+
+OWN_FREE = {"lu-quartiles-8node": ("lu_point_ns",)}
+"""Costs that are scaled, where a table's times say little of the others."""
 
 NO_SPEED = frozenset({"tick_skew_ns"})
 """Times that say nothing of how fast a machine is: how far apart the CPUs' ticks are."""
@@ -128,8 +132,8 @@ def calibrate(
         machine: name of the machine; its costs that are not free keep their values.
         table: published table; None for the machine's own.
         row: its row; None for the machine's own.
-        free: costs to scale, all by one factor; None for every cost that is a time. The factor starts from
-            the values before any earlier fit, so that fitting twice gives the same.
+        free: costs to scale, all by one factor; None for the table's own, or else every cost that is a time.
+            The factor starts from the values before any earlier fit, so that fitting twice gives the same.
         seeds: seeds of each simulation.
         threads: threads of the core.
         progress: as `simulate` takes it.
@@ -145,7 +149,7 @@ def calibrate(
     unfitted = unfitted_costs(computer)
     known: dict[str, int | float] = {**json.loads(_core.default_costs()), **unfitted}
     timed = [name for name, unit, _ in _core.cost_table() if unit == "ns" and name not in NO_SPEED]
-    free = tuple(timed if free is None else free)
+    free = tuple(OWN_FREE.get(where.name, timed) if free is None else free)
     for name in free:
         choice("free", name, known)
     if not free:
@@ -156,10 +160,15 @@ def calibrate(
     def costs_at(scale: int) -> dict[str, int | float]:
         return {**unfitted, **scaled(start, scale)}
 
+    kernel = tables.kernel(where.base)
+    if target.tunables:
+        kernel = kernel.with_tunables(**dict(target.tunables))
+
     def time_at(scale: int) -> float:
         fitted = computer.with_costs(costs_at(scale))
-        runs = simulate(fitted, tables.kernel(where.base), work, seeds, threads, progress)
-        return target.stretch(where.most) * float(runs.metrics["time_s"].mean())
+        times = simulate(fitted, kernel, work, seeds, threads, progress).metrics["time_s"]
+        typical = times.median() if target.statistic == "median" else times.mean()
+        return target.stretch(where.most) * float(typical)
 
     assert target.base is not None
     scale, evaluations = search(time_at, target.base)
@@ -281,9 +290,9 @@ def _target(machine: str, table: str | None, row: str | None) -> tuple[str, tabl
     published = tables.named(name)
     if published.machine != machine:
         raise bad_argument("table", name, f"must be a table of {machine}, not of {published.machine}")
-    if published.kind != "times":
+    if published.metric != "time_s" or published.kind == "levels":
         raise bad_argument("table", name, "must print base times")
-    rows = {candidate.label: candidate for candidate in published.rows()}
+    rows = {row.label: row for row in published.rows() if row.statistic in (None, "median")}
     return name, rows[choice("row", label, rows)]
 
 

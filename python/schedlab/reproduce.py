@@ -18,9 +18,9 @@ from schedlab._render import html_table, paragraphs, text_table
 from schedlab.machine import Machine
 from schedlab.runs import NR_RUNNING, Runs
 from schedlab.simulate import Progress, seed_array, simulate
-from schedlab.statistics import Floats, Gain, bootstrap_interval, gain_pct, mean, paired_gain
-from schedlab.tables import ASSUMED_NOISE_PCT, PublishedRow, Table
-from schedlab.verdict import GAIN_RULE, SHARE_RULE, VERDICTS, verdict
+from schedlab.statistics import Floats, Gain, bootstrap_interval, gain_pct, mean, median, paired_gain
+from schedlab.tables import ASSUMED_NOISE_PCT, LU_RUNS, PublishedRow, Table
+from schedlab.verdict import GAIN_RULE, RATIO_RULE, SHARE_RULE, VERDICTS, ratio_verdict, verdict
 from schedlab.workload import Work
 
 REFERENCE_ROW = "8"
@@ -140,7 +140,7 @@ class Reproduction:
     @property
     def rule(self) -> str:
         """The rule of the verdicts, in words."""
-        return SHARE_RULE if self.table.kind == "classification" else GAIN_RULE
+        return {"classification": SHARE_RULE, "distributions": RATIO_RULE}.get(self.table.kind, GAIN_RULE)
 
     def to_dict(self) -> dict[str, Any]:
         """The table as `--json` has it."""
@@ -264,6 +264,10 @@ def summary(reproductions: Sequence[Reproduction]) -> dict[str, Any]:
     }
 
 
+Settings = tuple[tuple[str, bool], ...]
+"""Tunables that are set under both kernels."""
+
+
 class Laboratory:
     """Reproduces tables with the same seeds, running a scenario that several tables share only once.
 
@@ -281,7 +285,7 @@ class Laboratory:
         """The settings of every table, as `reproduce` takes them."""
         self.seeds = None if seeds is None else _numbers(seeds)
         self.full, self.threads, self.progress = full, threads, progress
-        self._done: dict[tuple[str, str, Work, int], Runs] = {}
+        self._done: dict[tuple[str, str, Settings, Work, int], Runs] = {}
 
     def reproduce(self, table: str) -> Reproduction:
         """The named table's reproduction.
@@ -306,21 +310,24 @@ class Laboratory:
         """The seeds of each row of a table."""
         return _numbers(table.seeds) if self.seeds is None else self.seeds
 
-    def runs(self, table: Table, kernel: str, work: Work) -> Runs:
+    def runs(self, table: Table, kernel: str, work: Work, tunables: Settings = ()) -> Runs:
         """The runs of one scenario, from memory if they were made before."""
         seeds = self.seeds_of(table)
-        key = (table.machine, kernel, work, len(seeds))
+        key = (table.machine, kernel, tunables, work, len(seeds))
         if key not in self._done:
-            machine = Machine.named(table.machine)
-            self._done[key] = simulate(
-                machine, tables.kernel(kernel), work, seeds, self.threads, self.progress
-            )
+            machine, policy = Machine.named(table.machine), tables.kernel(kernel)
+            if tunables:
+                policy = policy.with_tunables(**dict(tunables))
+            self._done[key] = simulate(machine, policy, work, seeds, self.threads, self.progress)
         return self._done[key]
 
     def pair(self, table: Table, row: PublishedRow) -> tuple[Runs, Runs]:
         """The runs of a row under both kernels of the table."""
         work = row.work(self.most(table))
-        return self.runs(table, table.base, work), self.runs(table, table.patched, work)
+        base, patched = (
+            self.runs(table, kernel, work, row.tunables) for kernel in (table.base, table.patched)
+        )
+        return base, patched
 
     def most(self, table: Table) -> float | None:
         """What a row of the table is cut to."""
@@ -359,6 +366,71 @@ def _levels(laboratory: Laboratory, table: Table) -> tuple[list[ReproducedRow], 
         rows.append(dataclasses.replace(row, calibrated=published.label == REFERENCE_ROW))
         explanation += _moved(published.label, same_work, patched)
     return rows, explanation
+
+
+def _distributions(laboratory: Laboratory, table: Table) -> tuple[list[ReproducedRow], Explanation]:
+    """Medians and spreads of runs that differ much."""
+    rows: list[ReproducedRow] = []
+    explanation: Explanation = []
+    for published in table.rows():
+        base, patched = laboratory.pair(table, published)
+        assert published.base is not None and published.statistic is not None
+        value = _STATISTICS[published.statistic]
+        x, y = (_by_seed(runs, published.statistic) for runs in (base, patched))
+        simulated_base, simulated_patched = float(value(x)), float(value(y))
+
+        def gain(rows: Any) -> Floats:
+            return gain_pct(value(x[rows]), value(y[rows]))  # noqa: B023 - called before the next row
+
+        simulated = Gain(float(gain(slice(None))), *bootstrap_interval(len(x), gain))
+        noise = math.hypot(published.base_stddev_pct or 0.0, published.patched_stddev_pct or 0.0)
+        pairs = [(published.base, simulated_base), (published.patched, simulated_patched)]
+        rows.append(
+            ReproducedRow(
+                row=published.label,
+                published_base=published.base,
+                published_patched=published.patched,
+                published_gain_pct=float(gain_pct(np.asarray(published.base), np.asarray(published.patched))),
+                published_noise_pct=noise,
+                noise_assumed=False,
+                simulated_base=simulated_base,
+                simulated_patched=simulated_patched,
+                simulated=simulated,
+                calibrated=_is_calibrated(table, published.label),
+                verdict=ratio_verdict(pairs),
+                shares_pct=None,
+                wall_s=base.wall_s + patched.wall_s,
+            )
+        )
+        setting = published.label.removesuffix(f" {published.statistic}")
+        if not any(line[0] == setting for line in explanation):
+            explanation += _moved(setting, base, patched)
+    return rows, explanation
+
+
+def _by_seed(runs: Runs, statistic: str) -> Floats:
+    """What the statistic is taken over: a run's time, or its average of one node's threads."""
+    if statistic in ("median", "spread"):
+        return _values(runs, "time_s")
+    counts = runs.node_counts().drop(columns="samples")
+    nodes = counts.max(axis=1) if statistic == "fullest" else counts.min(axis=1)
+    return nodes.to_numpy().astype(np.float64)
+
+
+def _spread(runs: Floats) -> Floats:
+    """The longest over the shortest of as many runs as were published; the mean over lots of so many."""
+    n = runs.shape[-1]
+    lots = runs[..., : max(n - n % LU_RUNS, min(n, LU_RUNS))]
+    lots = lots.reshape(*runs.shape[:-1], -1, min(n, LU_RUNS))
+    return np.asarray((lots.max(axis=-1) / lots.min(axis=-1)).mean(axis=-1))
+
+
+_STATISTICS: dict[str, Callable[[Floats], Floats]] = {
+    "median": median,
+    "spread": _spread,
+    "fullest": median,
+    "emptiest": median,
+}
 
 
 def _timed_row(
@@ -447,6 +519,7 @@ _KINDS: dict[str, Callable[[Laboratory, Table], tuple[list[ReproducedRow], Expla
     "times": _times,
     "rates": _times,
     "levels": _levels,
+    "distributions": _distributions,
     "classification": _classification,
 }
 

@@ -51,6 +51,11 @@ def mean(values: Floats, rate: bool, axis: int = -1) -> Floats:
         return np.asarray(1.0 / (1.0 / values).mean(axis=axis))
 
 
+def median(values: Floats) -> Floats:
+    """The median along the last axis."""
+    return np.asarray(np.median(values, axis=-1))
+
+
 def stddev(values: Floats) -> float:
     """Standard deviation of a sample; 0 for a single value."""
     return float(values.std(ddof=1)) if len(values) > 1 else 0.0

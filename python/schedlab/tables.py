@@ -10,11 +10,13 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from schedlab._arguments import choice
 from schedlab.kernel import Kernel
-from schedlab.workload import Hackbench, Tbench
+from schedlab.statistics import Floats, stddev
+from schedlab.workload import Hackbench, LuOmp, Tbench
 
 ASSUMED_NOISE_PCT = 1.0
 """Spread assumed of a figure that was printed without one, per cent."""
@@ -25,6 +27,9 @@ MMTESTS_LOOPS = 10_000
 
 MMTESTS_TBENCH_S = 180.0
 """Seconds of each tbench run of mmtests at the time."""
+
+LU_RUNS = 5
+"""Runs of each setting of lu.C: the printed quantiles of so many are the runs themselves."""
 
 MOST_MESSAGES = 4_000_000
 """Messages of a row of a large table: some tenths of a second of machine time."""
@@ -42,6 +47,9 @@ class PublishedRow:
         patched_stddev_pct: printed spread of the patched figure.
         gain_pct: the printed gain, None where the mail prints none.
         full: the workload, as published.
+        statistic: what is made of the runs of a distribution: `median` or `spread` of their times,
+            `fullest` or `emptiest` node; None for a mean.
+        tunables: what is set under both kernels.
     """
 
     label: str
@@ -50,14 +58,18 @@ class PublishedRow:
     base_stddev_pct: float | None
     patched_stddev_pct: float | None
     gain_pct: float | None
-    full: Hackbench | Tbench
+    full: Hackbench | LuOmp | Tbench
+    statistic: str | None = None
+    tunables: tuple[tuple[str, bool], ...] = ()
 
-    def work(self, most: float | None = None) -> Hackbench | Tbench:
+    def work(self, most: float | None = None) -> Hackbench | LuOmp | Tbench:
         """The row's workload, of so many messages or so many seconds at most."""
         full = self.full
+        if most is None or isinstance(full, LuOmp):
+            return full
         if isinstance(full, Tbench):
-            return full if most is None else dataclasses.replace(full, duration_s=min(full.duration_s, most))
-        if most is None or full.messages <= most:
+            return dataclasses.replace(full, duration_s=min(full.duration_s, most))
+        if full.messages <= most:
             return full
         a_loop = full.messages // full.loops
         return dataclasses.replace(full, loops=max(1, int(most) // a_loop))
@@ -65,9 +77,9 @@ class PublishedRow:
     def stretch(self, most: float | None = None) -> float:
         """How many times as long as `work` the published run is, where it has so much to do; else 1."""
         work = self.work(most)
-        if isinstance(self.full, Tbench) or isinstance(work, Tbench):
-            return 1.0
-        return self.full.loops / work.loops
+        if isinstance(self.full, Hackbench) and isinstance(work, Hackbench):
+            return self.full.loops / work.loops
+        return 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +90,7 @@ class Table:
         name: its name for `reproduce`.
         title: the command and the machine as the mail has them.
         kind: `times` (base and patched), `rates` (likewise, more is better), `levels` (patched only) or
-            `classification`.
+            `classification`, or `distributions` (runs that differ much: their median and spread).
         machine: name of the machine that stands for the mail's.
         base: kernel that stands for the mail's base.
         patched: kernel with the patches.
@@ -111,6 +123,8 @@ class Table:
 
     def rows(self) -> list[PublishedRow]:
         """The rows in the mail's order, from the transcription."""
+        if self.kind == "distributions":
+            return _distribution_rows(self)
         return [_ROW_READERS[self.kind](record, self) for record in read_csv(self.file)]
 
 
@@ -229,6 +243,56 @@ def _rates_row(record: dict[str, str], table: Table) -> PublishedRow:
     )
 
 
+def _distribution_rows(table: Table) -> list[PublishedRow]:
+    """lu.C: for each setting of NUMA balancing and cgroups, a row a statistic."""
+    rows = []
+    for numa_balancing in ("1", "0"):
+        for config, cgroups in (("GROUP", "separate"), ("NORMAL", "shared")):
+            base, patched = (_lu_runs(table, kernel, numa_balancing, config) for kernel in _LU_KERNELS)
+            for statistic in base:
+                rows.append(
+                    PublishedRow(
+                        label=f"{config} numa_balancing={numa_balancing} {statistic}",
+                        base=base[statistic][0],
+                        patched=patched[statistic][0],
+                        base_stddev_pct=base[statistic][1],
+                        patched_stddev_pct=patched[statistic][1],
+                        gain_pct=None,
+                        full=LuOmp(156, hogs=2, cgroups=cgroups),
+                        statistic=statistic,
+                        tunables=(("numa_balancing", numa_balancing == "1"),),
+                    )
+                )
+    return rows
+
+
+_LU_KERNELS = ("5.4-rc3+ base", "5.4-rc3+ lb_v4a")
+_QUANTILES = ("min", "q1", "median", "q3", "max")
+
+
+def _lu_runs(
+    table: Table, kernel: str, numa_balancing: str, config: str
+) -> dict[str, tuple[float, float | None]]:
+    """The published statistics of one setting, each with the spread of its runs, per cent, if it has one."""
+    setting = {"kernel": kernel, "numa_balancing": numa_balancing, "config": config}
+    records = [
+        record
+        for record in read_csv(table.file)
+        if all(record[name] == value for name, value in setting.items())
+        and record.get("metric", table.metric) == table.metric
+    ]
+    if table.metric == "time_s":
+        (record,) = records
+        times = np.array([float(record[name]) for name in _QUANTILES])
+        return {"median": _median(times), "spread": (float(times.max() / times.min()), None)}
+    counts = np.array([[float(record[f"node{n}_avg_threads"]) for n in range(8)] for record in records])
+    return {"fullest": _median(counts.max(axis=1)), "emptiest": _median(counts.min(axis=1))}
+
+
+def _median(runs: Floats) -> tuple[float, float]:
+    return float(np.median(runs)), 100.0 * stddev(runs) / float(runs.mean())
+
+
 _ROW_READERS: dict[str, Callable[[dict[str, str], Table], PublishedRow]] = {
     "times": _times_row,
     "rates": _rates_row,
@@ -253,6 +317,14 @@ _ELIGIBLE = (
 _MMTESTS = (
     f"mmtests' -l is not printed in the mail; {MMTESTS_LOOPS} is assumed, as in its configuration then",
     "the machine is modelled as printed, twelve equal cores; the retail part has eight, and eight smaller",
+)
+
+_PAULD = "Phil Auld, 31 October 2019, in reply to [PATCH v4 00/10] sched/fair: rework the CFS load balance"
+
+_LU = (
+    "GROUP is read as three task groups, the benchmark and each burner in its own; NORMAL as one for all",
+    "the mail does not say in what order the programs were started: the burners come a second after the "
+    "benchmark, which its counts of threads by node suggest",
 )
 
 TABLES: dict[str, Table] = {
@@ -370,6 +442,42 @@ TABLES: dict[str, Table] = {
             most=MOST_MESSAGES,
             seeds=6,
             cgroup=True,
+        ),
+        Table(
+            name="lu-quartiles-8node",
+            title="lu.C.x, 156 threads and two burners, 8 nodes 160 CPUs: times of the runs",
+            kind="distributions",
+            machine="xeon-e7-8node-160",
+            base="v5.4",
+            patched="v5.4+lb-rework-v4",
+            metric="time_s",
+            unit="s",
+            file="luC156_quartiles_8node.csv",
+            source=_PAULD,
+            notes=(
+                *_LU,
+                "'median' is that of the runs' times, 'spread' the longest over the shortest of five runs",
+            ),
+            seeds=LU_RUNS,
+        ),
+        Table(
+            name="lu-nodes-8node",
+            title="lu.C.x, 156 threads and two burners, 8 nodes 160 CPUs: threads by node",
+            kind="distributions",
+            machine="xeon-e7-8node-160",
+            base="v5.4",
+            patched="v5.4+lb-rework-v4",
+            metric="threads on a node",
+            unit="threads",
+            file="luC156_node_averages_8node.csv",
+            source=_PAULD,
+            notes=(
+                *_LU,
+                "'fullest' and 'emptiest' are medians, over the runs, of the node with the most and with the "
+                "fewest threads on average. A gain is a change in per cent, fewer being positive: 19.5 are "
+                "even, so a good patch takes from the fullest and gives to the emptiest",
+            ),
+            seeds=LU_RUNS,
         ),
         Table(
             name="tbench4-i7",

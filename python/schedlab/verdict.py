@@ -18,6 +18,9 @@ SMALLEST_BAND_POINTS = 2.0
 SHARE_BAND_POINTS = 5.0
 """How far a simulated share of a total may lie from the published one, points."""
 
+LARGEST_RATIO = 1.25
+"""How many times the published value of a distribution the simulated one may be, or the other way round."""
+
 GAIN_RULE = (
     "g, s: published gain and its noise, the root of the sum of squares of both printed spreads; "
     "G, [lo, hi]: simulated gain and its 95 % interval. 'within noise': |g| <= s and [lo, hi] meets [-s, s]. "
@@ -29,6 +32,21 @@ SHARE_RULE = (
     "Counts are compared as shares of their table's total: a row agrees if the simulated share lies within "
     "5 points of the published one under both kernels, the total if its change does."
 )
+
+RATIO_RULE = (
+    "Runs that differ much are compared by their median and spread: a row agrees if the simulated value is "
+    "within 1.25 times the published one, either way, under both kernels."
+)
+
+
+def ratio_verdict(pairs: Sequence[tuple[float, float]]) -> str:
+    """`agrees` or `disagrees`: RATIO_RULE.
+
+    Args:
+        pairs: published and simulated value, under each kernel.
+    """
+    close = all(max(pair) <= LARGEST_RATIO * min(pair) for pair in pairs)
+    return AGREES if close else DISAGREES
 
 
 def verdict(

@@ -199,12 +199,16 @@ class LuOmp:
         return self.threads + self.hogs
 
     @property
+    def all_steps(self) -> int:
+        """Steps that are measured."""
+        return self.steps if self.steps is not None else 300 if self.problem_class == "D" else 250
+
+    @property
     def mop(self) -> float:
         """Millions of operations that NPB credits for the steps measured: Mop/s times seconds."""
         side = self.SIDES[self.problem_class]
         per_step = 1984.77 * side**3 - 10923.3 * side**2 + 27770.9 * side - 144010.0
-        steps = self.steps if self.steps is not None else 300 if self.problem_class == "D" else 250
-        return steps * per_step / 1e6
+        return self.all_steps * per_step / 1e6
 
     @property
     def label(self) -> str:

@@ -5,13 +5,14 @@ import importlib
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 import schedlab as sl
 from schedlab import tables
 from schedlab.reproduce import REFERENCE_ROW, Laboratory, summary
 from schedlab.statistics import Gain
-from schedlab.verdict import AGREES, DISAGREES, WITHIN_NOISE, verdict
+from schedlab.verdict import AGREES, DISAGREES, WITHIN_NOISE, ratio_verdict, verdict
 
 ROW_FIELDS = {
     "row",
@@ -114,8 +115,58 @@ def test_the_tables_are_listed() -> None:
         "hackbench-power9": 9,
         "hackbench-pipes-i7": 9,
         "hackbench-sockets-i7": 9,
+        "lu-quartiles-8node": 8,
+        "lu-nodes-8node": 8,
         "tbench4-i7": 8,
     }
+
+
+def test_lu_is_read_by_setting_and_statistic() -> None:
+    times = {row.label: row for row in tables.named("lu-quartiles-8node").rows()}
+    starving = times["GROUP numa_balancing=1 median"]
+    assert (starving.base, starving.patched) == (519.06, 128.63)
+    assert starving.tunables == (("numa_balancing", True),)
+    assert starving.full == sl.LuOmp(156, hogs=2, cgroups="separate")
+    assert times["NORMAL numa_balancing=0 median"].full.cgroups == "shared"
+    spread = times["GROUP numa_balancing=1 spread"]
+    assert spread.base == pytest.approx(1303.18 / 243.12)
+    nodes = {row.label: row for row in tables.named("lu-nodes-8node").rows()}
+    # The runs' fullest nodes have 36.69, 24.91, 21.80, 28.85 and 30.36 threads, their emptiest 0, 9.49,
+    # 11.84, 6.53 and 6.20.
+    assert nodes["GROUP numa_balancing=1 fullest"].base == 28.85
+    assert nodes["GROUP numa_balancing=1 emptiest"].base == 6.53
+
+
+def test_distributions_are_judged_by_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ratio_verdict([(100.0, 125.0), (125.0, 100.0)]) == AGREES
+    assert ratio_verdict([(100.0, 100.0), (100.0, 126.0)]) == DISAGREES
+    assert ratio_verdict([(100.0, 79.0), (100.0, 100.0)]) == DISAGREES
+    rows = [
+        dataclasses.replace(row, full=sl.LuOmp(4, problem_class="A", steps=2, hogs=1, sample_s=0.01))
+        for row in tables.named("lu-quartiles-8node").rows()[-2:] + tables.named("lu-nodes-8node").rows()[-1:]
+    ]
+    monkeypatch.setattr(tables.Table, "rows", lambda _table: rows)
+    done = Laboratory(seeds=7).reproduce("lu-quartiles-8node")
+    median, spread, emptiest = done.rows
+    base, patched = (
+        sl.simulate(
+            sl.Machine.named("xeon-e7-8node-160"),
+            tables.kernel(name).with_tunables(numa_balancing=False),
+            rows[0].full,
+            seeds=7,
+        )
+        for name in ("v5.4", "v5.4+lb-rework-v4")
+    )
+    times = [np.sort(runs.metrics.time_s.to_numpy()) for runs in (base, patched)]
+    assert (median.simulated_base, median.simulated_patched) == (times[0][3], times[1][3])
+    assert median.simulated.pct == pytest.approx(100 * (1 - times[1][3] / times[0][3]))
+    # Of seven runs the first five make a lot as large as the mail's.
+    first = base.metrics.time_s.to_numpy()[:5]
+    assert spread.simulated_base == pytest.approx(first.max() / first.min())
+    counts = [runs.node_counts().drop(columns="samples").min(axis=1).median() for runs in (base, patched)]
+    assert (emptiest.simulated_base, emptiest.simulated_patched) == tuple(counts)
+    assert median.calibrated and not spread.calibrated
+    assert "within 1.25 times" in done.rule
 
 
 def test_rows_of_large_tables_run_shorter_and_say_so() -> None:

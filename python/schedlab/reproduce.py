@@ -216,7 +216,9 @@ class Reproduction:
             (row, counter): f"{base:.4g} -> {patched:.4g}"
             for row, counter, _, base, patched in self.explanation.itertuples(index=False)
         }
-        counters = dict(zip(self.explanation["counter"], self.explanation["unit"], strict=True))
+        # A counter that stayed at zero moved nothing.
+        counted = self.explanation[self.explanation[["base", "patched"]].any(axis=1)]
+        counters = dict(zip(counted["counter"], counted["unit"], strict=True))
         header = [f"what moved it ({self.table.base} -> {self.table.patched})", "unit", *labels]
         rows = [
             [counter, unit, *(cells[label, counter] for label in labels)]
@@ -376,21 +378,24 @@ def _distributions(laboratory: Laboratory, table: Table) -> tuple[list[Reproduce
         base, patched = laboratory.pair(table, published)
         assert published.base is not None and published.statistic is not None
         value = _STATISTICS[published.statistic]
+        # The emptiest node is what a patch should fill.
+        more_is_better = published.statistic == "emptiest"
         x, y = (_by_seed(runs, published.statistic) for runs in (base, patched))
         simulated_base, simulated_patched = float(value(x)), float(value(y))
 
         def gain(rows: Any) -> Floats:
-            return gain_pct(value(x[rows]), value(y[rows]))  # noqa: B023 - called before the next row
+            return gain_pct(value(x[rows]), value(y[rows]), more_is_better)  # noqa: B023 - called at once
 
         simulated = Gain(float(gain(slice(None))), *bootstrap_interval(len(x), gain))
         noise = math.hypot(published.base_stddev_pct or 0.0, published.patched_stddev_pct or 0.0)
         pairs = [(published.base, simulated_base), (published.patched, simulated_patched)]
+        printed = (np.asarray(published.base), np.asarray(published.patched))
         rows.append(
             ReproducedRow(
                 row=published.label,
                 published_base=published.base,
                 published_patched=published.patched,
-                published_gain_pct=float(gain_pct(np.asarray(published.base), np.asarray(published.patched))),
+                published_gain_pct=float(gain_pct(*printed, more_is_better)),
                 published_noise_pct=noise,
                 noise_assumed=False,
                 simulated_base=simulated_base,

@@ -474,8 +474,8 @@ TABLES: dict[str, Table] = {
             notes=(
                 *_LU,
                 "'fullest' and 'emptiest' are medians, over the runs, of the node with the most and with the "
-                "fewest threads on average. A gain is a change in per cent, fewer being positive: 19.5 are "
-                "even, so a good patch takes from the fullest and gives to the emptiest",
+                "fewest threads on average. Gains count fewer on the fullest, more on the emptiest as good; "
+                "19.5 are even",
             ),
             seeds=LU_RUNS,
         ),

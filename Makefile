@@ -43,7 +43,7 @@ stubs: ## check the stub of the extension against the installed one
 	$(PYTHON) -m mypy.stubtest schedlab._core
 
 notebooks: ## execute the notebooks and store their outputs
-	$(PYTHON) -m pytest --nbmake --overwrite notebooks
+	SCHEDLAB_QUICK= $(PYTHON) -m pytest --nbmake --overwrite notebooks
 
 verify: ## replay every vector of the real kernels
 	schedlab verify --vectors tests/vectors

@@ -13,7 +13,7 @@ use crate::sim::cost::CostModel;
 use crate::sim::hotplug::Plugged;
 use crate::sim::tunables::{Features, TunableSettings, Tunables};
 use crate::topology::{DomainRules, MachineSpec, build_sched_domains};
-use crate::workload::{Action, Hackbench, Load, LuOmp, Tasks, Tbench};
+use crate::workload::{Action, Hackbench, Kernbench, Load, LuOmp, Tasks, Tbench};
 
 /// A machine with its costs, a kernel and a load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -61,6 +61,8 @@ pub enum WorkloadSpec {
     Hackbench(Hackbench),
     /// tbench.
     Tbench(Tbench),
+    /// make -j of a kernel tree.
+    Kernbench(Kernbench),
     /// LU of the NAS parallel benchmarks.
     LuOmp(LuOmp),
     /// Tasks of the user's own.
@@ -72,6 +74,7 @@ impl WorkloadSpec {
         match self {
             Self::Hackbench(hackbench) => hackbench.validate(),
             Self::Tbench(tbench) => tbench.validate(),
+            Self::Kernbench(kernbench) => kernbench.validate(),
             Self::LuOmp(lu) => lu.validate(machine),
             Self::Tasks(tasks) => tasks.validate(machine),
         }
@@ -83,6 +86,7 @@ impl WorkloadSpec {
         let tasks = match self {
             Self::Hackbench(hackbench) => return in_cgroup(hackbench.cgroup),
             Self::Tbench(tbench) => return in_cgroup(tbench.cgroup),
+            Self::Kernbench(kernbench) => return in_cgroup(kernbench.cgroup),
             Self::LuOmp(lu) => return lu.first_group(),
             Self::Tasks(tasks) => tasks,
         };
@@ -94,7 +98,7 @@ impl WorkloadSpec {
     /// Checks that the kernel has what the load asks for.
     fn validate_under(&self, kernel: &Kernel) -> Result<()> {
         match self {
-            Self::Hackbench(_) | Self::Tbench(_) | Self::LuOmp(_) => Ok(()),
+            Self::Hackbench(_) | Self::Tbench(_) | Self::Kernbench(_) | Self::LuOmp(_) => Ok(()),
             Self::Tasks(tasks) => tasks.validate_under(kernel),
         }
     }
@@ -103,6 +107,7 @@ impl WorkloadSpec {
         match self {
             Self::Hackbench(hackbench) => hackbench.load(),
             Self::Tbench(tbench) => tbench.load(cost),
+            Self::Kernbench(kernbench) => kernbench.load(cost),
             Self::LuOmp(lu) => lu.load(machine, cost),
             Self::Tasks(tasks) => tasks.load(machine, tunables.autogroup),
         }
@@ -246,8 +251,8 @@ impl Scenario {
     /// The states of the machine after its CPUs go off and come back; each once, as the load's actions then say.
     fn plugged(&self, rules: &DomainRules, load: &mut Load) -> Result<Vec<Plugged>> {
         let machines = match &self.workload {
-            WorkloadSpec::Hackbench(_) | WorkloadSpec::Tbench(_) | WorkloadSpec::LuOmp(_) => Vec::new(),
             WorkloadSpec::Tasks(tasks) => tasks.machines_after(&self.machine),
+            _ => Vec::new(),
         };
         let mut states: Vec<Plugged> = Vec::new();
         let mut state_of = Vec::with_capacity(machines.len());

@@ -165,7 +165,12 @@ pub fn metric_table() -> Vec<(&'static str, &'static str, &'static str)> {
 /// Costs of a machine: name, unit, description.
 #[pyfunction]
 pub fn cost_table() -> Vec<(&'static str, &'static str, &'static str)> {
-    let unit = |name: &str| if name.ends_with("_permille") { "permille" } else { "ns" };
+    let unit = |name: &str| match name.rsplit('_').next() {
+        Some("permille") => "permille",
+        Some("us") => "us",
+        _ if name == "kernbench_asm_kib" => "KiB",
+        _ => "ns",
+    };
     COST_TABLE.iter().map(|&(name, _, doc)| (name, unit(name), doc.trim())).collect()
 }
 

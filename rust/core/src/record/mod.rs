@@ -50,6 +50,14 @@ metrics! {
     context_switches "count",
     /// Tasks forked.
     forks "count",
+    /// CPU time of the tasks outside the kernel, where the load is accounted (time(1): user).
+    user_ns "ns",
+    /// CPU time inside the kernel, likewise (time(1): system).
+    system_ns "ns",
+    /// Switches from a task that went to sleep or ended, likewise (time(1): waits).
+    voluntary_switches "count",
+    /// Switches from a task that would have gone on, likewise (time(1): involuntary context switches).
+    involuntary_switches "count",
     /// Wake-ups.
     wakeups "count",
     /// Wake-ups that left the task on its previous CPU.

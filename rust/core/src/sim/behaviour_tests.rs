@@ -45,6 +45,7 @@ fn setup_with(machine: MachineSpec, kernel: KernelSpec, nices: &[i32]) -> Setup 
         actions: vec![],
         message_bytes: 1,
         threads: true,
+        accounted: false,
     };
     setup
 }

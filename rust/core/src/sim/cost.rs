@@ -95,6 +95,14 @@ cost_model! {
     tbench_server_ns: 500,
     /// LU: one point of the grid in one of a step's two sweeps, its block of the Jacobian and its solution.
     lu_point_ns: 600,
+    /// kernbench: compiler and assembler on one file, system calls and page faults excluded.
+    kernbench_file_us: 300_000,
+    /// kernbench: work in the kernel of each process of a job: page faults, system calls; fork, exec and exit excluded.
+    kernbench_process_us: 10_000,
+    /// kernbench: the end of the build, which nothing runs beside, for each file that was compiled.
+    kernbench_link_us: 5_000,
+    /// kernbench: assembly text of a file, which goes through a pipe by the page; a page at least.
+    kernbench_asm_kib: 96,
     /// One turn of libgomp's loop in which a thread spins at a barrier.
     omp_spin_turn_ns: 6,
     /// Copy of 1,024 bytes.
@@ -157,6 +165,16 @@ impl CostModel {
                     argument,
                     value,
                     "a part of the excess is 0 to 10000 per mille",
+                ));
+            }
+            if name.ends_with("_us") && value > 60_000_000 {
+                return Err(SimError::invalid(argument, value, "a piece of work is at most 60000000 us"));
+            }
+            if name == "kernbench_asm_kib" && value > 65_536 {
+                return Err(SimError::invalid(
+                    argument,
+                    value,
+                    "a file's assembly text is at most 65536 KiB",
                 ));
             }
             if name.ends_with("_ns") && value > 1_000_000_000 {

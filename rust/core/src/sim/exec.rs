@@ -46,8 +46,14 @@ impl Sim<'_> {
             }
             Op::Poll { .. } => (Phase::Look, self.cost.poll_ns),
             Op::Reap { .. } => {
-                let ended = self.zombies > 0;
+                let ended = self.processes.zombies(task) > 0;
                 if ended { (Phase::Work, self.cost.reap_ns) } else { (Phase::Look, self.cost.poll_ns) }
+            }
+            Op::Jobs { slots, total, .. } => self.begin_jobs(task, slots, total),
+            Op::System { ns, spread_permille } => {
+                let p = &mut self.tasks[task as usize];
+                p.program.phase = Phase::Work;
+                return p.rng.jitter(ns, u64::from(spread_permille));
             }
             Op::Compute { ns, spread_permille } => {
                 let p = &mut self.tasks[task as usize];
@@ -70,6 +76,10 @@ impl Sim<'_> {
         };
         let task = &mut self.tasks[task as usize];
         task.program.phase = phase;
+        if phase == Phase::Look && self.processes.has_jobs() {
+            // How often a task looks is the scheduler's doing: the work that it draws later must not depend on it.
+            return work;
+        }
         task.rng.jitter(work, self.cost.work_jitter_permille)
     }
 
@@ -123,8 +133,7 @@ impl Sim<'_> {
                 }
                 self.next_op(task);
             }
-            (Phase::Look, Op::Reap { .. }) if self.zombies == 0 => {
-                self.reaper_sleeps = true;
+            (Phase::Look, Op::Reap { .. } | Op::Jobs { .. }) if self.processes.waits_for_child(task) => {
                 return Next::Sleep;
             }
             (Phase::Work, Op::Write { first, count, rounds }) => {
@@ -209,13 +218,17 @@ impl Sim<'_> {
             }
             (Phase::Spin, Op::Barrier { .. }) => return self.sleep_at_barrier(task),
             (Phase::Work, Op::Reap { children }) => {
-                self.zombies -= 1;
+                self.processes.reap(task);
                 let program = &mut self.tasks[task as usize].program;
                 program.done += 1;
                 if program.done == children {
                     self.next_op(task);
                 }
             }
+            (Phase::Work, Op::Jobs { first, tasks, slots, total }) => {
+                self.finish_jobs(cpu, task, (first, tasks, slots), total);
+            }
+            (Phase::Work, Op::System { .. }) => self.next_op(task),
             (Phase::Work, Op::ClockStart) => {
                 self.record.clock(self.now, true);
                 self.next_op(task);
@@ -247,9 +260,7 @@ impl Sim<'_> {
             }
             (Phase::Work, Op::Exec | Op::Roam) => self.next_op(task),
             (Phase::Work, Op::Exit) => {
-                self.zombies += 1;
-                if self.reaper_sleeps {
-                    self.reaper_sleeps = false;
+                if self.processes.child_ends(program.parent) {
                     // An exiting waker's hint that it will sleep is not believed (PF_EXITING).
                     self.try_to_wake_up(cpu, task, program.parent, false);
                 }

@@ -400,5 +400,6 @@ pub(super) fn load(tasks: Vec<TaskSpec>, ops: Vec<Op>, channels: Vec<ChannelKind
         actions,
         message_bytes: 100,
         threads: false,
+        accounted: false,
     }
 }

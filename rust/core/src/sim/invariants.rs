@@ -297,8 +297,8 @@ impl Sim<'_> {
         }
         for (id, task) in self.tasks.iter().enumerate() {
             if task.state == TaskState::Sleeping
-                && matches!(self.ops[task.program.at as usize], Op::Reap { .. })
-                && self.reaper_sleeps
+                && matches!(self.ops[task.program.at as usize], Op::Reap { .. } | Op::Jobs { .. })
+                && self.processes.is_waiting(id as TaskId)
             {
                 waiting[id] += 1;
             }

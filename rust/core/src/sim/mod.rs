@@ -118,6 +118,7 @@ mod memory;
 mod nohz;
 mod numa;
 mod o1;
+mod process;
 pub mod program;
 pub mod rq;
 pub mod rt;
@@ -150,6 +151,7 @@ use self::memory::Memory;
 use self::nohz::Nohz;
 use self::numa::Numa;
 use self::o1::O1State;
+use self::process::Processes;
 use self::program::{ChannelId, Op, Phase};
 use self::rq::{Interrupt, NO_TASK, Rq, Task, TaskId, TaskState};
 use self::spin::Spins;
@@ -256,9 +258,7 @@ pub struct Sim<'a> {
     tick_skew: Vec<u64>,
     /// CPU whose event is being handled.
     this_cpu: usize,
-    /// Exited children not yet reaped, and whether their parent sleeps for one.
-    zombies: u32,
-    reaper_sleeps: bool,
+    processes: Processes,
     /// Channel whose pollers are being woken.
     herd: ChannelId,
     /// The program has ended.
@@ -320,6 +320,7 @@ pub fn run(setup: &Setup, seed: u64, log: Log, stop: &AtomicBool) -> Result<Reco
     }
     sim.record.metrics.simulated_ns = (sim.now - start_ns) as i64;
     sim.record.metrics.events = handled as i64;
+    sim.close_accounts();
     sim.record.cpu_stat = sim.cpu_stat();
     Ok(sim.record)
 }
@@ -543,6 +544,9 @@ impl<'a> Sim<'a> {
         };
         self.record.schedule(cpu, next.is_none());
         self.log_pick(cpu, prev, next);
+        if self.processes.accounted {
+            self.account_switch(cpu, prev, next);
+        }
         self.rqs[cpu].need_resched = false;
         let Some(next) = next else {
             self.go_idle(cpu, prev);
@@ -672,9 +676,13 @@ impl<'a> Sim<'a> {
     /// Starts or resumes the running task's step: its end, from the work that is left.
     fn resume_step(&mut self, cpu: usize) {
         let curr = self.rqs[cpu].curr;
-        let work = self.tasks[curr as usize].remaining_ns + std::mem::take(&mut self.rqs[cpu].overhead_ns);
+        let remaining = self.tasks[curr as usize].remaining_ns;
+        let work = remaining + std::mem::take(&mut self.rqs[cpu].overhead_ns);
         let speed = self.speed(cpu);
         let span = if speed == FULL_SPEED { work } else { (work * FULL_SPEED).div_ceil(speed) };
+        if self.processes.accounted {
+            self.account_user(curr, (remaining * FULL_SPEED / speed) as i64);
+        }
         self.rqs[cpu].step_end_ns = self.now + span;
     }
 
@@ -689,6 +697,9 @@ impl<'a> Sim<'a> {
         let work = if speed == FULL_SPEED { span } else { (span * speed).div_ceil(FULL_SPEED) };
         self.tasks[curr as usize].remaining_ns = work;
         self.rqs[cpu].step_end_ns = NEVER;
+        if self.processes.accounted {
+            self.account_user(curr, -(span as i64));
+        }
     }
 
     /// Kernel work done in this event delays the end of the running step; an idle CPU just spends the time.

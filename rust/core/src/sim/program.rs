@@ -29,6 +29,13 @@ pub enum Op {
         /// Even spread, plus or minus per mille.
         spread_permille: u32,
     },
+    /// Work inside the kernel, ns at full speed: system calls and page faults that need no step of their own.
+    System {
+        /// The mean.
+        ns: u64,
+        /// Even spread, plus or minus per mille.
+        spread_permille: u32,
+    },
     /// A sleep on a timer.
     Sleep {
         /// The mean.
@@ -96,6 +103,18 @@ pub enum Op {
         /// How many.
         children: u32,
     },
+    /// make -j: keeps up to `slots` children at work, each in the first free of the slots `first`, `first + tasks`, ..., and
+    /// waits for any of them, until `total` have been forked and have ended.
+    Jobs {
+        /// The first slot: its child, with the tasks that this one forks behind it.
+        first: TaskId,
+        /// Tasks of a slot.
+        tasks: u32,
+        /// How many slots.
+        slots: u32,
+        /// Children in all.
+        total: u32,
+    },
     /// The benchmark's clock starts.
     ClockStart,
     /// The benchmark's clock stops, and with it the run.
@@ -132,7 +151,7 @@ pub struct Program {
     pub phase: Phase,
     /// Slept inside the present operation (a pipe then passes the wake-up on).
     pub slept: bool,
-    /// Channels written in this round.
+    /// Channels written in this round, jobs forked.
     pub step: u32,
     /// Rounds, messages, children done.
     pub done: u32,

@@ -16,6 +16,7 @@ use super::memory::Memory;
 use super::nohz::Nohz;
 use super::numa::Numa;
 use super::o1::O1State;
+use super::process::Processes;
 use super::program::Program;
 use super::rq::{CfsRq, NO_TASK, Rq, SchedEntity, Task, TaskId, TaskState};
 use super::rt::RtRq;
@@ -153,8 +154,7 @@ impl<'a> Sim<'a> {
             overload: false,
             tick_skew: (0..nr_cpus).map(|_| skew.below(cost.tick_skew_ns + 1).min(tick_ns - 1)).collect(),
             this_cpu: 0,
-            zombies: 0,
-            reaper_sleeps: false,
+            processes: Processes::new(&setup.load, seed),
             herd: 0,
             stopped: false,
             in_interrupt: false,

@@ -291,6 +291,9 @@ impl Sim<'_> {
 
     /// wake_up_new_task() of a child that `parent`, running on `this_cpu`, has just forked.
     pub(super) fn wake_up_new_task(&mut self, this_cpu: usize, parent: TaskId, child: TaskId) {
+        if self.processes.has_jobs() {
+            self.renew(parent, child);
+        }
         if self.has_priority_arrays() {
             return self.o1_wake_up_new_task(this_cpu, parent, child);
         }

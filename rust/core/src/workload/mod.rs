@@ -5,12 +5,14 @@ pub mod groups;
 pub mod hackbench;
 pub mod hotplug;
 mod housekeeping;
+pub mod kernbench;
 pub mod lu;
 pub mod memory;
 pub mod tasks;
 pub mod tbench;
 
 pub use hackbench::Hackbench;
+pub use kernbench::Kernbench;
 pub use lu::LuOmp;
 pub use tasks::Tasks;
 pub use tbench::Tbench;
@@ -45,6 +47,8 @@ pub struct Load {
     pub message_bytes: u32,
     /// Tasks are threads of one process.
     pub threads: bool,
+    /// What the tasks use is accounted, as time(1) tells it: user and system time, switches by kind.
+    pub accounted: bool,
 }
 
 impl Load {
@@ -60,6 +64,7 @@ impl Load {
             actions: Vec::new(),
             message_bytes,
             threads: false,
+            accounted: false,
         }
     }
 }

@@ -506,6 +506,7 @@ impl Builder {
             actions: self.actions,
             message_bytes: 1,
             threads: false,
+            accounted: false,
         }
     }
 }

@@ -18,7 +18,7 @@ from schedlab.scenario import Scenario
 from schedlab.simulate import simulate
 from schedlab.sweep import plot_band, sweep
 from schedlab.tasks import Barrier, CpuHog, ForkStorm, Periodic, PingPong, TaskGroup, Workload
-from schedlab.workload import Hackbench, LuOmp, Tbench
+from schedlab.workload import Hackbench, Kernbench, LuOmp, Tbench
 
 __all__ = [
     "Barrier",
@@ -28,6 +28,7 @@ __all__ = [
     "ForkStorm",
     "Hackbench",
     "Hotplug",
+    "Kernbench",
     "Kernel",
     "KernelDiff",
     "LuOmp",

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from schedlab import _core, tables
 from schedlab._arguments import bad_argument, choice
@@ -115,6 +115,21 @@ class Calibration:
                 f"residual {self.residual_pct:+.3f} % after {len(self.evaluations)} simulations",
             ]
         )
+
+
+class Fit(Protocol):
+    """What `write` writes."""
+
+    @property
+    def machine(self) -> str:
+        """Name of the machine."""
+
+    @property
+    def costs(self) -> dict[str, int | float]:
+        """All costs that the machine now sets."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record."""
 
 
 def calibrate(
@@ -249,7 +264,7 @@ def search(time_at: Callable[[int], float], target: float) -> tuple[int, list[tu
     return best, list(tried.items())
 
 
-def write(fit: Calibration, output: str | os.PathLike[str] | None = None) -> list[Path]:
+def write(fit: Fit, output: str | os.PathLike[str] | None = None) -> list[Path]:
     """Writes the record of a fit.
 
     Args:

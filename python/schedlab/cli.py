@@ -17,6 +17,7 @@ from schedlab import _core, calibrate, tables
 from schedlab._arguments import bad_argument
 from schedlab._files import write_text, written_beside
 from schedlab._render import text_table
+from schedlab.calibrate_figures import FIGURES, calibrate_figures
 from schedlab.compare import compare
 from schedlab.kernel import kernels
 from schedlab.machine import Machine, machines
@@ -206,7 +207,9 @@ def _machines(options: argparse.Namespace) -> int:
     for name in machines():
         machine = Machine.named(name)
         fit = tables.calibration(name)
-        costs = "defaults" if fit is None else f"fitted on {fit['table']}, row {fit['row']}"
+        rows = [] if fit is None else tables.fitted_rows(fit)
+        on = f"row {rows[0]}" if len(rows) == 1 else f"{len(rows)} rows"
+        costs = "defaults" if fit is None else f"fitted on {fit['table']}, {on}"
         sizes = [str(machine.nr_cpus), str(machine.nr_nodes)]
         rows.append([name, machine.arch, *sizes, costs, _short(machine.source)])
     header = ["name", "arch", "CPUs", "nodes", "costs", "source"]
@@ -243,9 +246,13 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _calibrate(options: argparse.Namespace) -> int:
     free = options.free.split(",") if options.free else None
-    fit = calibrate.calibrate(
-        options.machine, options.table, options.row, free, _seeds(options.seeds), options.threads
-    )
+    fit: calibrate.Fit
+    if options.machine in FIGURES and (options.table, options.row, free) == (None, None, None):
+        fit = calibrate_figures(options.machine, _seeds(options.seeds), options.threads)
+    else:
+        fit = calibrate.calibrate(
+            options.machine, options.table, options.row, free, _seeds(options.seeds), options.threads
+        )
     print(fit)
     for path in calibrate.write(fit, options.output):
         print(f"wrote {path}")

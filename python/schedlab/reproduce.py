@@ -356,6 +356,19 @@ def _times(laboratory: Laboratory, table: Table) -> tuple[list[ReproducedRow], E
     return rows, explanation
 
 
+def _figures(laboratory: Laboratory, table: Table) -> tuple[list[ReproducedRow], Explanation]:
+    """Several figures of the same runs, a row each."""
+    rows = []
+    for published in table.rows():
+        base, patched = laboratory.pair(table, published)
+        assert published.base is not None
+        rows.append(
+            _timed_row(table, published, published.base, published.base_stddev_pct, base, patched)
+        )
+    movers = (*MOVERS, "preemptions", "wakeups", "balance")
+    return rows, _moved(base.scenario.work.label, base, patched, shares=False, movers=movers)
+
+
 def _levels(laboratory: Laboratory, table: Table) -> tuple[list[ReproducedRow], Explanation]:
     """Patched times of each row against the patched time of the reference row: how time follows the load."""
     reference = next(row for row in table.rows() if row.label == REFERENCE_ROW)
@@ -452,7 +465,8 @@ def _timed_row(
     published_gain = published.gain_pct
     if published_gain is None:
         published_gain = float(gain_pct(np.asarray(published_base), np.asarray(published.patched)))
-    x, y = _values(base, table.metric), _values(patched, table.metric)
+    metric = published.metric or table.metric
+    x, y = _values(base, metric), _values(patched, metric)
     rate = table.kind == "rates"
     gain = paired_gain(x, y, rate)
     return ReproducedRow(
@@ -525,6 +539,7 @@ _KINDS: dict[str, Callable[[Laboratory, Table], tuple[list[ReproducedRow], Expla
     "rates": _times,
     "levels": _levels,
     "distributions": _distributions,
+    "figures": _figures,
     "classification": _classification,
 }
 
@@ -562,11 +577,17 @@ def _ratio(part: Any, whole: Any) -> Floats:
     return result
 
 
-def _moved(label: str, base: Runs, patched: Runs, shares: bool = True) -> Explanation:
+MOVERS = ("migrations", "idle_while_overloaded")
+"""How the counters that say what moved a row begin."""
+
+
+def _moved(
+    label: str, base: Runs, patched: Runs, shares: bool = True, movers: tuple[str, ...] = MOVERS
+) -> Explanation:
     """The counters that say what moved a row: migrations by kind, waste, and the states of groups."""
     lines: Explanation = []
     for name, values in base.metrics.data_vars.items():
-        if str(name).startswith(("migrations", "idle_while_overloaded")):
+        if str(name).startswith(movers):
             pair = (float(values.mean()), float(patched.metrics[name].mean()))
             lines.append((label, str(name), str(values.attrs["units"]), *pair))
     if shares:
@@ -584,7 +605,7 @@ def _values(runs: Runs, metric: str) -> Floats:
 
 def _is_calibrated(table: Table, label: str) -> bool:
     record = tables.calibration(table.machine)
-    return record is not None and (record["table"], record["row"]) == (table.name, label)
+    return record is not None and record["table"] == table.name and label in tables.fitted_rows(record)
 
 
 def _amount(table: Table) -> str:
@@ -604,7 +625,9 @@ def _calibration_notes(table: Table) -> list[str]:
     record = tables.calibration(table.machine)
     if record is None:
         return [f"the costs of {table.machine} are the model's defaults, fitted on nothing"]
+    rows = tables.fitted_rows(record)
+    figures = "one figure, the base of row" if len(rows) == 1 else f"{len(rows)} figures, the base of rows"
     return [
-        f"the costs of {table.machine} were fitted on one figure, the base of row {record['row']} of "
-        f"{record['table']} under {record['kernel']}; everything else is prediction"
+        f"the costs of {table.machine} were fitted on {figures} {', '.join(rows)} of {record['table']} under "
+        f"{record['kernel']}; everything else is prediction"
     ]

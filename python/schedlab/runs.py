@@ -18,7 +18,7 @@ from schedlab._arguments import bad_argument, choice, integer
 from schedlab._files import written_beside
 from schedlab._render import html_table, text_table
 from schedlab.scenario import Scenario
-from schedlab.workload import Hackbench, LuOmp, Tbench
+from schedlab.workload import Hackbench, Kernbench, LuOmp, Tbench
 
 NR_RUNNING = ("0", "1", "2", "3", "4+")
 """The columns of a classification: how many tasks ran in the group, four and more together."""
@@ -322,6 +322,10 @@ def _dataset(
         rate = scenario.work.mop / time_s
         text = "operations that NPB credits, divided by time_s"
         variables["throughput"] = ("seed", rate, {"units": "Mop/s", "long_name": text})
+    elif isinstance(scenario.work, Kernbench):
+        used = 100.0 * (metrics["user_ns"] + metrics["system_ns"]) / metrics["time_ns"]
+        text = "user and system time, divided by time_s; 100 for each CPU at most"
+        variables["percent_cpu"] = ("seed", used, {"units": "%", "long_name": text})
     return xr.Dataset(
         variables,
         coords={"seed": np.array(seeds, dtype=np.uint64)},

@@ -16,7 +16,7 @@ import pandas as pd
 from schedlab._arguments import choice
 from schedlab.kernel import Kernel
 from schedlab.statistics import Floats, stddev
-from schedlab.workload import Hackbench, LuOmp, Tbench
+from schedlab.workload import Hackbench, Kernbench, LuOmp, Tbench
 
 ASSUMED_NOISE_PCT = 1.0
 """Spread assumed of a figure that was printed without one, per cent."""
@@ -47,6 +47,7 @@ class PublishedRow:
         patched_stddev_pct: printed spread of the patched figure.
         gain_pct: the printed gain, None where the mail prints none.
         full: the workload, as published.
+        metric: what is compared, where rows differ in it; None for the table's metric.
         statistic: what is made of the runs of a distribution: `median` or `spread` of their times,
             `fullest` or `emptiest` node; None for a mean.
         tunables: what is set under both kernels.
@@ -58,14 +59,15 @@ class PublishedRow:
     base_stddev_pct: float | None
     patched_stddev_pct: float | None
     gain_pct: float | None
-    full: Hackbench | LuOmp | Tbench
+    full: Hackbench | Kernbench | LuOmp | Tbench
+    metric: str | None = None
     statistic: str | None = None
     tunables: tuple[tuple[str, bool], ...] = ()
 
-    def work(self, most: float | None = None) -> Hackbench | LuOmp | Tbench:
+    def work(self, most: float | None = None) -> Hackbench | Kernbench | LuOmp | Tbench:
         """The row's workload, of so many messages or so many seconds at most."""
         full = self.full
-        if most is None or isinstance(full, LuOmp):
+        if most is None or isinstance(full, Kernbench | LuOmp):
             return full
         if isinstance(full, Tbench):
             return dataclasses.replace(full, duration_s=min(full.duration_s, most))
@@ -89,8 +91,9 @@ class Table:
     Attributes:
         name: its name for `reproduce`.
         title: the command and the machine as the mail has them.
-        kind: `times` (base and patched), `rates` (likewise, more is better), `levels` (patched only) or
-            `classification`, or `distributions` (runs that differ much: their median and spread).
+        kind: `times` (base and patched), `rates` (likewise, more is better), `levels` (patched only),
+            `classification`, `distributions` (runs that differ much: their median and spread), or `figures`
+            (several of one run, a row each).
         machine: name of the machine that stands for the mail's.
         base: kernel that stands for the mail's base.
         patched: kernel with the patches.
@@ -125,6 +128,8 @@ class Table:
         """The rows in the mail's order, from the transcription."""
         if self.kind == "distributions":
             return _distribution_rows(self)
+        if self.kind == "figures":
+            return _figure_rows(self)
         return [_ROW_READERS[self.kind](record, self) for record in read_csv(self.file)]
 
 
@@ -173,6 +178,11 @@ def calibration(machine: str) -> dict[str, Any] | None:
         return None
     record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return record
+
+
+def fitted_rows(record: dict[str, Any]) -> list[str]:
+    """The rows of its table that a calibration was fitted on."""
+    return [record["row"]] if "row" in record else list(record["figures"])
 
 
 def _times_row(record: dict[str, str], table: Table) -> PublishedRow:
@@ -291,6 +301,27 @@ def _lu_runs(
 
 def _median(runs: Floats) -> tuple[float, float]:
     return float(np.median(runs)), 100.0 * stddev(runs) / float(runs.mean())
+def _figure_rows(table: Table) -> list[PublishedRow]:
+    """kernbench: a line of the transcription is a kernel, the patched one first; a row is one of its figures."""
+    patched, base = read_csv(table.file)
+    rows = []
+    for label, (column, metric) in KERNBENCH_FIGURES.items():
+        figures = [float(record[column]) for record in (base, patched)]
+        spreads = [float(record[f"{column}_stddev"]) for record in (base, patched)]
+        spreads_pct = [100.0 * spread / figure for spread, figure in zip(spreads, figures, strict=True)]
+        rows.append(PublishedRow(label, *figures, *spreads_pct, None, Kernbench(jobs=8), metric))
+    return rows
+
+
+KERNBENCH_FIGURES = {
+    "elapsed time, s": ("elapsed_s", "time_s"),
+    "user time, s": ("user_s", "user_s"),
+    "system time, s": ("system_s", "system_s"),
+    "percent CPU": ("percent_cpu", "percent_cpu"),
+    "context switches": ("context_switches", "involuntary_switches"),
+    "sleeps": ("sleeps", "voluntary_switches"),
+}
+"""What kernbench prints: column of the transcription, and metric of the runs."""
 
 
 _ROW_READERS: dict[str, Callable[[dict[str, str], Table], PublishedRow]] = {
@@ -498,6 +529,27 @@ TABLES: dict[str, Table] = {
             most=0.2,
             seeds=4,
             cgroup=True,
+        ),
+        Table(
+            name="kernbench-2cpu",
+            title="kernbench, make -j 8 of a kernel tree, 2 CPU Celeron 550 MHz",
+            kind="figures",
+            machine="celeron-2cpu",
+            base="v2.6.15",
+            patched="v2.6.15+prio-bias+smpnice-weights",
+            metric="figures of kernbench",
+            unit="as named",
+            file="kernbench_2cpu_celeron.csv",
+            source="Peter Williams, 13 January 2006, on smp nice in 2.6.15-mm (43C79673.8040507@bigpond.net.au)",
+            notes=(
+                "gains of all rows count a smaller figure as better",
+                "kernbench prints what time(1) accounts: its context switches are taken to be the involuntary "
+                "ones (%c), its sleeps the voluntary ones (%w), of all processes",
+                "the base is the mail's 'smp nice removed'; the patch is simulated as mailed on 7 February "
+                "2006, some weeks after the form that the mail measured",
+                "neither the tree's configuration nor HZ is printed: 1200 files and 250 are assumed",
+                "percent CPU follows from the other times; kernbench rounds each of its runs down",
+            ),
         ),
     )
 }

@@ -243,6 +243,70 @@ class LuOmp:
         return cls(**arguments)
 
 
+@dataclasses.dataclass(frozen=True)
+class Kernbench:
+    """kernbench: `make -j` of a kernel tree, thousands of short processes.
+
+    make keeps `jobs` jobs at work. A job is a shell that starts the compiler's driver, which starts compiler
+    and assembler with a pipe between them and waits for both; at the end the linker runs alone. How much
+    work a file is, the machine's costs say (`kernbench_file_us` and its like). `Runs.metrics` then has what
+    kernbench prints, as time(1) accounts it: `time_s`, `user_s`, `system_s`, `percent_cpu`,
+    `involuntary_switches` (its context switches) and `voluntary_switches` (its sleeps).
+
+    Attributes:
+        jobs: jobs at once, make's `-j`.
+        files: files to compile; the default is about a tree's of 2006 in its default configuration.
+        nice: nice value of the whole build.
+        cgroup: whether all tasks are in one task group (cgroup) of 1024 shares.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+
+    jobs: int = 8
+    files: int = 1200
+    nice: int = 0
+    cgroup: bool = False
+
+    kind: ClassVar[str] = "kernbench"
+
+    def __post_init__(self) -> None:
+        """Checks the arguments' types; how much is too much, the core says before it runs."""
+        object.__setattr__(self, "jobs", integer("jobs", self.jobs, 1, MOST))
+        object.__setattr__(self, "files", integer("files", self.files, 1, MOST))
+        object.__setattr__(self, "nice", integer("nice", self.nice, -20, 19))
+        _boolean("cgroup", self.cgroup)
+
+    @property
+    def processes(self) -> int:
+        """Number of processes that are forked: four a file, and the linker."""
+        return 4 * self.files + 1
+
+    @property
+    def label(self) -> str:
+        """The command line that the workload stands for."""
+        nice = f"nice -n {self.nice} " if self.nice else ""
+        return f"{nice}make -j {self.jobs}, {self.files} files"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The workload as the scenario's JSON has it."""
+        fields = {"jobs": self.jobs, "files": self.files}
+        if self.nice:
+            fields["nice"] = self.nice
+        return {"kind": self.kind, **fields, **({"cgroup": True} if self.cgroup else {})}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Kernbench:
+        """The workload that `to_dict` wrote.
+
+        Raises:
+            ValueError: a field is unknown or out of its range.
+        """
+        for name in fields:
+            choice("workload field", name, ("jobs", "files", "nice", "cgroup"))
+        return cls(**fields)
+
+
 def _seconds(argument: str, value: object, least: float) -> float:
     """A time as a float, whole milliseconds."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 3600.0:
@@ -255,7 +319,7 @@ def _boolean(argument: str, value: object) -> None:
         raise bad_argument(argument, value, "must be true or false")
 
 
-Work = Hackbench | LuOmp | Tbench | Workload
+Work = Hackbench | Kernbench | LuOmp | Tbench | Workload
 """Every kind of work that `simulate` takes."""
 
 
@@ -268,8 +332,8 @@ def from_dict(fields: object) -> Work:
     if not isinstance(fields, dict):
         raise bad_argument("workload", fields, "must be an object with a `kind`")
     arguments = dict(fields)
-    kinds: dict[str, type[LuOmp | Tbench | Workload]] = {
-        kind.kind: kind for kind in (LuOmp, Tbench, Workload)
+    kinds: dict[str, type[Kernbench | LuOmp | Tbench | Workload]] = {
+        kind.kind: kind for kind in (Kernbench, LuOmp, Tbench, Workload)
     }
     kind = choice("workload.kind", arguments.pop("kind", None), (Hackbench.kind, *kinds))
     if kind in kinds:

@@ -107,7 +107,7 @@ impl WorkloadSpec {
         match self {
             Self::Hackbench(hackbench) => hackbench.load(),
             Self::Tbench(tbench) => tbench.load(cost),
-            Self::Kernbench(kernbench) => kernbench.load(cost),
+            Self::Kernbench(kernbench) => kernbench.load(machine, cost),
             Self::LuOmp(lu) => lu.load(machine, cost),
             Self::Tasks(tasks) => tasks.load(machine, tunables.autogroup),
         }

@@ -64,8 +64,8 @@ fn every_kernel_builds_the_tree_and_does_the_same_work() {
     let mut user_ns = None;
     for kernel in EVERY_KERNEL.into_iter().chain(PATCHED) {
         let metrics = kernbench(2, kernel, 4, 40).metrics;
-        // A shell, a driver, a compiler and an assembler a file, and the linker.
-        assert_eq!(metrics.forks, 4 * 40 + 1, "{kernel}");
+        // A shell, a driver, a compiler and an assembler a file, the linker, and a kernel thread a CPU.
+        assert_eq!(metrics.forks, 4 * 40 + 1 + 2, "{kernel}");
         // Ten pages of assembly text a file.
         assert_eq!(metrics.messages, 10 * 40, "{kernel}");
         // User time is the processes' work, whoever does it when: rounding at interruptions apart.
@@ -85,7 +85,9 @@ fn user_time_is_the_compilers_and_system_time_the_kernels() {
         let process = 5.0 * MS + (cost.fork_ns + cost.exec_ns + cost.exit_ns + cost.reap_ns) as f64;
         let pipe = (cost.pipe_read_ns + cost.pipe_write_ns + 8 * cost.copy_kib_ns) as f64;
         near(metrics.system_ns, 200.0 * (4.0 * process + 10.0 * pipe), 1.0);
-        assert_eq!(metrics.time_ns, metrics.user_ns + metrics.system_ns + metrics.idle_ns);
+        // What is left is the kernel thread's, 1 ms in 2 s.
+        let kthread = metrics.time_ns - metrics.user_ns - metrics.system_ns - metrics.idle_ns;
+        near(kthread, metrics.time_ns as f64 / 2000.0, 20.0);
     }
 }
 
@@ -116,7 +118,8 @@ fn who_waits_switches_voluntarily_and_who_is_preempted_does_not() {
     // The other switches are from idle: it comes only while a compiler waits for the disk and its assembler is asleep as well,
     // and when make itself has slept before the clock starts.
     let others = metrics.context_switches - metrics.voluntary_switches - metrics.involuntary_switches;
-    assert!((10..=52).contains(&others), "{others} from idle");
+    let kthread = metrics.time_ns / 1_000_000_000;
+    assert!((10..=55 + kthread).contains(&others), "{others} from idle, or from the kernel thread");
     // Compilers that run beside each other use up their timeslices of 100 ms, and each other's.
     let eight = kernbench(1, "v2.6.15", 8, 50).metrics;
     assert!(eight.involuntary_switches > metrics.involuntary_switches, "{eight:?}");

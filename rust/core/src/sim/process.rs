@@ -18,6 +18,8 @@ use crate::workload::Load;
 pub struct Processes {
     /// What the tasks use is accounted.
     pub(super) accounted: bool,
+    /// CPU time of kernel threads, ns, where it is.
+    kthreads_ns: i64,
     seed: u64,
     /// By task: its children that have ended and were not waited for.
     zombies: Vec<u32>,
@@ -47,6 +49,7 @@ impl Processes {
         let tasks = if has_jobs { &load.tasks[..] } else { &[] };
         Self {
             accounted: load.accounted,
+            kthreads_ns: 0,
             seed,
             zombies: vec![0; load.tasks.len()],
             waiting: vec![false; load.tasks.len()],
@@ -166,9 +169,14 @@ impl Sim<'_> {
 
     /// The running task's step will take, or did not take, so much of its CPU's time: user time if it is work of its own.
     pub(super) fn account_user(&mut self, task: TaskId, span_ns: i64) {
-        let at = self.tasks[task as usize].program.at as usize;
-        if self.record.is_timing() && matches!(self.ops[at], Op::Compute { .. }) {
-            self.record.metrics.user_ns += span_ns;
+        if !self.record.is_timing() {
+            return;
+        }
+        let task = &self.tasks[task as usize];
+        match self.ops[task.program.at as usize] {
+            _ if task.kthread => self.processes.kthreads_ns += span_ns,
+            Op::Compute { .. } => self.record.metrics.user_ns += span_ns,
+            _ => {}
         }
     }
 
@@ -178,6 +186,10 @@ impl Sim<'_> {
             return;
         }
         let task = &self.tasks[prev as usize];
+        // Kernel threads are nobody's children.
+        if task.kthread {
+            return;
+        }
         // Who moves to exec elsewhere sleeps until the migration thread has moved it.
         let moves = usize::from(task.cpu) != cpu && self.ops[task.program.at as usize] == Op::Exec;
         let metrics = &mut self.record.metrics;
@@ -188,12 +200,12 @@ impl Sim<'_> {
         }
     }
 
-    /// The run is over: what was neither idle time nor user time was the kernel's.
+    /// The run is over: what was neither idle time nor user time was the kernel's, in the processes' name.
     pub(super) fn close_accounts(&mut self) {
         let metrics = &mut self.record.metrics;
         if self.processes.accounted {
-            metrics.system_ns =
-                metrics.time_ns * self.nr_online_cpus as i64 - metrics.idle_ns - metrics.user_ns;
+            let used_ns = metrics.time_ns * self.nr_online_cpus as i64 - metrics.idle_ns;
+            metrics.system_ns = used_ns - metrics.user_ns - self.processes.kthreads_ns;
         }
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! make keeps so many jobs at work. A job is a shell that starts the compiler's driver, which starts compiler and assembler
 //! with a pipe between them (arch/i386/Makefile, 2.6.15: `-pipe`) and waits for both. When all files are compiled, the
-//! linker runs alone. What the processes use is accounted as time(1) does for kernbench.
+//! linker runs alone. What the processes use is accounted as time(1) does for kernbench. Beside them each CPU has its kernel
+//! thread for deferred work, `events/N`, with the nice value of its time (kernel/workqueue.c, 2.6.15, worker_thread()): the
+//! only tasks that differ from the others.
 //!
 //! # Deviates
 //! One make: no make of its own for each directory, with a link at its end. Sources are read from the page cache but for one
@@ -11,12 +13,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Load, TaskSpec};
+use crate::cpumask::CpuMask;
 use crate::error::{Result, SimError};
 use crate::load_weight::LoadWeight;
 use crate::sim::channel::ChannelKind;
 use crate::sim::cost::CostModel;
 use crate::sim::program::Op;
 use crate::sim::rq::TaskId;
+use crate::topology::MachineSpec;
 use crate::workload::tasks::SETTLE_NS;
 
 /// The most jobs at once.
@@ -39,6 +43,11 @@ const DISK_NS: u64 = 6_000_000;
 const DISK_SPREAD_PERMILLE: u32 = 900;
 /// What a compiler keeps in the caches, KiB: the L2 of a Celeron.
 const COMPILER_FOOTPRINT_KIB: u32 = 128;
+
+/// events/N: nice, and how often and for how long it works, which is mostly the slab's cache_reap(): assumed.
+const EVENTS_NICE: i8 = -5;
+const EVENTS_SLEEP_NS: u64 = 2_000_000_000;
+const EVENTS_WORK_NS: u64 = 1_000_000;
 
 /// Tasks of a job: shell, driver, compiler, assembler.
 pub const JOB_TASKS: u32 = 4;
@@ -78,11 +87,15 @@ impl Kernbench {
         Ok(())
     }
 
-    /// The tasks and programs: make, then those of each job's slot, then the linker.
-    pub fn load(&self, cost: &CostModel) -> Load {
+    /// The tasks and programs: make, then those of each job's slot, the linker, and a kernel thread a CPU.
+    pub fn load(&self, machine: &MachineSpec, cost: &CostModel) -> Load {
         let (jobs, files) = (self.jobs as u32, self.files as u32);
         let linker: TaskId = 1 + JOB_TASKS * jobs;
+        let nr_cpus = machine.nr_cpus();
+        let online = |&cpu: &usize| !machine.offline.contains(&(cpu as u32));
+        let nr_online = (0..nr_cpus).filter(online).count();
         let mut ops = vec![
+            Op::Fork { first: linker + 1, count: nr_online as u32, gap_ns: 0 },
             Op::WaitStart,
             Op::ClockStart,
             Op::Jobs { first: 1, tasks: JOB_TASKS, slots: jobs, total: files },
@@ -111,6 +124,13 @@ impl Kernbench {
         let start = ops.len() as u32;
         ops.push(compute(1000 * cost.kernbench_link_us, WORK_SPREAD_PERMILLE));
         ops.extend([Op::Repeat { to: start, times: files, depth: 0 }, Op::Exit]);
+        for cpu in (0..nr_cpus).filter(online) {
+            tasks.push(events_thread(ops.len(), cpu, nr_cpus));
+        }
+        let start = ops.len() as u32;
+        ops.push(Op::Sleep { ns: EVENTS_SLEEP_NS, spread_permille: WORK_SPREAD_PERMILLE });
+        ops.push(Op::System { ns: EVENTS_WORK_NS, spread_permille: WORK_SPREAD_PERMILLE });
+        ops.push(Op::Jump { to: start });
         Load {
             groups: super::one_group_if(self.cgroup),
             channels: vec![ChannelKind::Pipe; jobs as usize],
@@ -128,6 +148,17 @@ impl Kernbench {
             nice: self.nice as i8,
             ..TaskSpec::new(program as u32, weight)
         }
+    }
+}
+
+/// The kernel thread of a CPU, in the address space of nobody.
+fn events_thread(program: usize, cpu: usize, nr_cpus: usize) -> TaskSpec {
+    let weight = LoadWeight::from_nice(i32::from(EVENTS_NICE)).unwrap_or(LoadWeight::NICE_0);
+    TaskSpec {
+        nice: EVENTS_NICE,
+        kthread: true,
+        allowed: Some(CpuMask::from_cpus(nr_cpus, [cpu])),
+        ..TaskSpec::new(program as u32, weight)
     }
 }
 

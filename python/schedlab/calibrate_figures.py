@@ -33,6 +33,9 @@ FIGURES: dict[str, tuple[str, dict[str, tuple[str, int, int]]]] = {
 }
 """By machine: the table, and for each row to fit on the cost, its start, and the least by which it changes."""
 
+FOLLOWS = {"celeron-2cpu": ("percent CPU",)}
+"""By machine: rows that follow from fitted ones by arithmetic."""
+
 SLOPE_STEP = 0.1
 """Part of a cost by which it is changed to find a slope."""
 
@@ -62,6 +65,7 @@ class FiguresCalibration:
         costs: all costs that the machine now sets.
         seeds: seeds of each simulation.
         evaluations: the costs tried, in order, each with the figures that they gave.
+        follows: rows that follow from the fitted ones by arithmetic.
     """
 
     machine: str
@@ -74,6 +78,7 @@ class FiguresCalibration:
     costs: dict[str, int | float]
     seeds: tuple[int, ...]
     evaluations: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
+    follows: tuple[str, ...] = ()
 
     @property
     def residuals_pct(self) -> dict[str, float]:
@@ -163,6 +168,7 @@ def calibrate_figures(
         costs=costs_of(best),
         seeds=tuple(seeds),
         evaluations=tuple(evaluations),
+        follows=FOLLOWS.get(machine, ()),
     )
 
 

@@ -605,7 +605,9 @@ def _values(runs: Runs, metric: str) -> Floats:
 
 def _is_calibrated(table: Table, label: str) -> bool:
     record = tables.calibration(table.machine)
-    return record is not None and record["table"] == table.name and label in tables.fitted_rows(record)
+    if record is None or record["table"] != table.name:
+        return False
+    return label in tables.fitted_rows(record) + tables.follows(record)
 
 
 def _amount(table: Table) -> str:

@@ -122,7 +122,7 @@ def test_verify_ends_with_1_and_names_the_case(tmp_path: Path, capsys: pytest.Ca
         (["domains", "arm64-dual-quat", "--kernel", "v5.7"], ("arm64-dual-quat", "arm64-dual-quad")),
         (["domains", "arm64-dual-quad", "--kernel", "v1.0"], ("v1.0",)),
         (["verify", "--vectors", "no-such-folder"], ("vectors", "no-such-folder")),
-        (["calibrate", "celeron-2cpu"], ("celeron-2cpu",)),
+        (["calibrate", "vm-2cpu"], ("vm-2cpu",)),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(

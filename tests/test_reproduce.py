@@ -118,6 +118,7 @@ def test_the_tables_are_listed() -> None:
         "lu-quartiles-8node": 8,
         "lu-nodes-8node": 8,
         "tbench4-i7": 8,
+        "kernbench-2cpu": 6,
     }
 
 

@@ -213,3 +213,53 @@ def test_bad_lu_is_refused(arguments: dict[str, Any], message: str) -> None:
 def test_lu_needs_a_row_for_each_thread() -> None:
     with pytest.raises(ValueError, match="threads = 161: must be 1 to 160, a row for each"):
         sl.simulate(FOUR, sl.Kernel("v5.5"), sl.LuOmp(161), seeds=1)
+
+
+CELERON = sl.Machine.named("celeron-2cpu")
+
+
+def test_kernbench_accounts_as_time_does() -> None:
+    work = sl.Kernbench(jobs=8, files=20)
+    runs = sl.simulate(CELERON, sl.Kernel("v2.6.15"), work, seeds=3)
+    used_s = runs.metrics.user_s + runs.metrics.system_s
+    assert np.allclose(runs.metrics.percent_cpu, 100 * used_s / runs.metrics.time_s)
+    # A job is a shell, a driver, a compiler and an assembler; then the linker. Each CPU has a kernel thread.
+    assert (runs.metrics.forks == 4 * 20 + 1 + CELERON.nr_cpus).all()
+    # Nobody's CPU time is lost: what is not idle is somebody's, but for the CPUs' kernel threads.
+    busy_s = CELERON.nr_cpus * runs.metrics.time_s - runs.metrics.idle_s
+    assert (used_s <= busy_s + 1e-9).all() and (used_s > 0.98 * busy_s).all()
+    assert (runs.metrics.voluntary_switches > 0).all() and (runs.metrics.involuntary_switches > 0).all()
+
+
+def test_kernbench_runs_under_every_kernel_and_survives_json() -> None:
+    work = sl.Kernbench(jobs=3, files=5, nice=10)
+    for name in ("v2.6.15", "v5.4", "v5.7", "v6.12"):
+        scenario = sl.Scenario(FOUR, sl.Kernel(name), work)
+        assert sl.Scenario.from_json(scenario.to_json()).work == work
+        runs = sl.simulate(FOUR, sl.Kernel(name), work, seeds=1)
+        assert float(runs.metrics.time_s[0]) > 0.0, name
+
+
+def test_the_repaired_smp_nice_takes_as_long_as_none() -> None:
+    # January 2006: 1056.16 s with the repair and 1059.95 s without smp nice, 0.4 % apart.
+    work = sl.Kernbench(jobs=8, files=100)
+    base = sl.Kernel("v2.6.15")
+    times = [
+        float(sl.simulate(CELERON, kernel, work, seeds=4).metrics.time_s.mean())
+        for kernel in (base, base.with_patches("prio-bias", "smpnice-weights"))
+    ]
+    assert times[1] == pytest.approx(times[0], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"jobs": 0}, "jobs = 0"),
+        ({"jobs": 2.5}, "jobs = 2.5"),
+        ({"files": 0}, "files = 0"),
+        ({"nice": 20}, "nice = 20"),
+    ],
+)
+def test_bad_kernbench_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sl.simulate(CELERON, sl.Kernel("v2.6.15"), sl.Kernbench(**{"jobs": 2, "files": 3, **arguments}))

@@ -1,4 +1,4 @@
-"""calibrate, where a benchmark prints several figures of one run: each of a few named costs on a figure of its own.
+"""calibrate, where a benchmark prints several figures of one run: a few named costs, each on one figure.
 
 As in `calibrate.py` only the base kernel runs, and the search has no chance in it: Newton's method, with
 slopes from one simulation for each cost.
@@ -31,7 +31,7 @@ FIGURES: dict[str, tuple[str, dict[str, tuple[str, int, int]]]] = {
         },
     ),
 }
-"""By machine: the table, and for each row to fit on the cost, its start, and the least by which it changes."""
+"""By machine: the table, and for each row to fit on the cost, its start and the least step."""
 
 FOLLOWS = {"celeron-2cpu": ("percent CPU",)}
 """By machine: rows that follow from fitted ones by arithmetic."""
@@ -122,7 +122,7 @@ def calibrate_figures(
     threads: int | None = None,
     progress: bool | Progress | None = None,
 ) -> FiguresCalibration:
-    """Fits named costs of a machine on base figures, one on each. Nothing is written; `calibrate.write` does that.
+    """Fits named costs of a machine on base figures, one on each; `calibrate.write` writes them.
 
     Args:
         machine: name of a machine in `FIGURES`; its other costs keep their values.

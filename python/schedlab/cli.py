@@ -207,8 +207,8 @@ def _machines(options: argparse.Namespace) -> int:
     for name in machines():
         machine = Machine.named(name)
         fit = tables.calibration(name)
-        rows = [] if fit is None else tables.fitted_rows(fit)
-        on = f"row {rows[0]}" if len(rows) == 1 else f"{len(rows)} rows"
+        fitted = [] if fit is None else tables.fitted_rows(fit)
+        on = f"row {fitted[0]}" if len(fitted) == 1 else f"{len(fitted)} rows"
         costs = "defaults" if fit is None else f"fitted on {fit['table']}, {on}"
         sizes = [str(machine.nr_cpus), str(machine.nr_nodes)]
         rows.append([name, machine.arch, *sizes, costs, _short(machine.source)])

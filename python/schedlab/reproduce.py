@@ -362,9 +362,7 @@ def _figures(laboratory: Laboratory, table: Table) -> tuple[list[ReproducedRow],
     for published in table.rows():
         base, patched = laboratory.pair(table, published)
         assert published.base is not None
-        rows.append(
-            _timed_row(table, published, published.base, published.base_stddev_pct, base, patched)
-        )
+        rows.append(_timed_row(table, published, published.base, published.base_stddev_pct, base, patched))
     movers = (*MOVERS, "preemptions", "wakeups", "balance")
     return rows, _moved(base.scenario.work.label, base, patched, shares=False, movers=movers)
 

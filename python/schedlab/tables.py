@@ -306,15 +306,28 @@ def _lu_runs(
 
 def _median(runs: Floats) -> tuple[float, float]:
     return float(np.median(runs)), 100.0 * stddev(runs) / float(runs.mean())
+
+
 def _figure_rows(table: Table) -> list[PublishedRow]:
-    """kernbench: a line of the transcription is a kernel, the patched one first; a row is one of its figures."""
+    """kernbench: a line of the transcription is a kernel, the patched one first; a row is a figure."""
     patched, base = read_csv(table.file)
     rows = []
     for label, (column, metric) in KERNBENCH_FIGURES.items():
         figures = [float(record[column]) for record in (base, patched)]
         spreads = [float(record[f"{column}_stddev"]) for record in (base, patched)]
         spreads_pct = [100.0 * spread / figure for spread, figure in zip(spreads, figures, strict=True)]
-        rows.append(PublishedRow(label, *figures, *spreads_pct, None, Kernbench(jobs=8), metric))
+        rows.append(
+            PublishedRow(
+                label=label,
+                base=figures[0],
+                patched=figures[1],
+                base_stddev_pct=spreads_pct[0],
+                patched_stddev_pct=spreads_pct[1],
+                gain_pct=None,
+                full=Kernbench(jobs=8),
+                metric=metric,
+            )
+        )
     return rows
 
 
@@ -545,16 +558,16 @@ TABLES: dict[str, Table] = {
             metric="figures of kernbench",
             unit="as named",
             file="kernbench_2cpu_celeron.csv",
-            source="Peter Williams, 13 January 2006, on smp nice in 2.6.15-mm (43C79673.8040507@bigpond.net.au)",
+            source="Peter Williams, 13 January 2006, <43C79673.8040507@bigpond.net.au>",
             notes=(
                 "gains of all rows count a smaller figure as better",
-                "kernbench prints what time(1) accounts: its context switches are taken to be the involuntary "
-                "ones (%c), its sleeps the voluntary ones (%w), of all processes",
-                "the base is the mail's 'smp nice removed'; the patch is simulated as mailed again on 7 February "
-                "2006, which corrects a constant or two of the form that the mail measured",
+                "kernbench prints what time(1) accounts: its context switches are taken to be the "
+                "involuntary ones (%c), its sleeps the voluntary ones (%w), of all processes",
+                "the base is the mail's 'smp nice removed'; the patch is simulated as mailed again on "
+                "7 February 2006, which corrects a constant or two of the form that the mail measured",
                 "neither the tree's configuration nor HZ is printed: 1200 files and 250 are assumed",
-                "percent CPU is user and system time by elapsed time: with those, it is fitted too. kernbench "
-                "rounds each of its runs down",
+                "percent CPU is user and system time by elapsed time: with those, it is fitted too. "
+                "kernbench rounds each of its runs down",
             ),
         ),
     )

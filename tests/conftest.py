@@ -1,19 +1,14 @@
-"""What several test files share."""
+"""The fixtures of several test files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 import schedlab as sl
-
-VECTORS = Path(__file__).parent / "vectors"
-
-SMALL = sl.Hackbench(groups=2, loops=20, senders=5, receivers=5)
-"""Twenty tasks and 1,000 messages: milliseconds to simulate, and every CPU of a small machine is busy."""
+from common import SMALL
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import schedlab as sl
-from conftest import SMALL, VECTORS
+from common import SMALL, VECTORS
 from schedlab.cli import main
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import schedlab as sl
-from conftest import SMALL
+from common import SMALL
 from schedlab.decisions import BALANCE_COLUMNS, WAKEUP_COLUMNS
 
 Small = Callable[[str], sl.Runs]

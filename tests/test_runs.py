@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import schedlab as sl
-from conftest import SMALL
+from common import SMALL
 from schedlab import provenance
 from schedlab.runs import bitmap
 from schedlab.simulate import simulate_scenario

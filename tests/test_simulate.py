@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import schedlab as sl
-from conftest import SMALL
+from common import SMALL
 from schedlab.simulate import seed_array
 
 

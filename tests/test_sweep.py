@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 import schedlab as sl
-from conftest import SMALL
+from common import SMALL
 from schedlab.cli import main
 
 HALF_LIVES = {"pelt_half_life_ms": [8, 32]}

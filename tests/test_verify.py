@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sample_vectors
-from conftest import VECTORS
+from common import VECTORS
 from schedlab.verify import vector_files, verify
 
 

@@ -18,7 +18,7 @@ from schedlab.scenario import Scenario
 from schedlab.simulate import simulate
 from schedlab.sweep import plot_band, sweep
 from schedlab.tasks import Barrier, CpuHog, ForkStorm, Periodic, PingPong, TaskGroup, Workload
-from schedlab.workload import Hackbench, Kernbench, LuOmp, Tbench
+from schedlab.workload import Hackbench, Kernbench, LuOmp, Tbench, Together
 
 __all__ = [
     "Barrier",
@@ -41,6 +41,7 @@ __all__ = [
     "Scenario",
     "TaskGroup",
     "Tbench",
+    "Together",
     "Workload",
     "__version__",
     "balance",

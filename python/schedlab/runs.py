@@ -18,7 +18,7 @@ from schedlab._arguments import bad_argument, choice, integer
 from schedlab._files import written_beside
 from schedlab._render import html_table, text_table
 from schedlab.scenario import Scenario
-from schedlab.workload import Hackbench, Kernbench, LuOmp, Tbench
+from schedlab.workload import Hackbench, Kernbench, LuOmp, Tbench, measured
 
 NR_RUNNING = ("0", "1", "2", "3", "4+")
 """The columns of a classification: how many tasks ran in the group, four and more together."""
@@ -157,7 +157,7 @@ class Runs:
         Raises:
             ValueError: the seed is not in these runs, or their work is not counted.
         """
-        if not isinstance(self.scenario.work, LuOmp):
+        if not isinstance(measured(self.scenario.work), LuOmp):
             raise bad_argument("work", self.scenario.work.label, "is not counted by node: must be a LuOmp")
         at = slice(None) if seed is None else [self._position(seed)]
         samples = self._node_samples[at]
@@ -307,22 +307,23 @@ def _dataset(
             )
         else:
             variables[name] = ("seed", values, {"units": unit, "long_name": description})
+    work = measured(scenario.work)
     time_s = variables["time_s"][1]
-    if isinstance(scenario.work, Hackbench):
-        rate, unit = scenario.work.messages / time_s, "messages/s"
+    if isinstance(work, Hackbench):
+        rate, unit = work.messages / time_s, "messages/s"
         text = "messages of the workload divided by time_s"
         variables["throughput"] = ("seed", rate, {"units": unit, "long_name": text})
-    elif isinstance(scenario.work, Tbench):
+    elif isinstance(work, Tbench):
         # A request and its reply are two messages.
         operations = metrics["messages"] / 2
-        rate, unit = operations * scenario.work.PAYLOAD_BYTES_PER_OPERATION / time_s / 1e6, "MB/s"
+        rate, unit = operations * work.PAYLOAD_BYTES_PER_OPERATION / time_s / 1e6, "MB/s"
         text = "data of reads and writes, divided by time_s"
         variables["throughput"] = ("seed", rate, {"units": unit, "long_name": text})
-    elif isinstance(scenario.work, LuOmp):
-        rate = scenario.work.mop / time_s
+    elif isinstance(work, LuOmp):
+        rate = work.mop / time_s
         text = "operations that NPB credits, divided by time_s"
         variables["throughput"] = ("seed", rate, {"units": "Mop/s", "long_name": text})
-    elif isinstance(scenario.work, Kernbench):
+    elif isinstance(work, Kernbench):
         used = 100.0 * (metrics["user_ns"] + metrics["system_ns"]) / metrics["time_ns"]
         text = "user and system time, divided by time_s; 100 for each CPU at most"
         variables["percent_cpu"] = ("seed", used, {"units": "%", "long_name": text})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
-from schedlab._arguments import bad_argument, choice, integer
+from schedlab._arguments import bad_argument, choice, instance, integer
 from schedlab.tasks import Workload
 
 MOST = 2**32 - 1
@@ -307,6 +307,70 @@ class Kernbench:
         return cls(**fields)
 
 
+@dataclasses.dataclass(frozen=True, init=False)
+class Together:
+    """Several workloads on one machine: the first is measured, the others run beside it.
+
+    All start when the first one does. The clock, the counts and `Runs.metrics` are the first one's; what
+    the CPUs and the balancer do is everybody's. The run ends with the first one.
+
+        sl.Together(sl.Tbench(8), sl.Workload([sl.CpuHog(count=4)]), cgroups="separate")
+
+    Attributes:
+        works: the workloads. Only the first may have CPUs that go off and come back.
+        cgroups: `none`, or `separate`: a task group of 1024 shares for each workload, named `1`, `2`, ...,
+            with the workload's own inside. Without, own groups of all but the first are named `2/NAME`.
+
+    Raises:
+        ValueError: there is no workload, one is a `Together` itself, or `cgroups` is unknown.
+    """
+
+    works: tuple[Hackbench | Kernbench | LuOmp | Tbench | Workload, ...]
+    cgroups: str
+
+    kind: ClassVar[str] = "together"
+
+    def __init__(
+        self, *works: Hackbench | Kernbench | LuOmp | Tbench | Workload, cgroups: str = "none"
+    ) -> None:
+        """Checks the arguments; what each asks of the machine, the core checks before it runs."""
+        if not works:
+            raise bad_argument("works", works, "must be at least one workload")
+        for position, work in enumerate(works):
+            instance(f"works[{position}]", work, *get_args(Single))
+        object.__setattr__(self, "works", works)
+        object.__setattr__(self, "cgroups", choice("cgroups", cgroups, ("none", "separate")))
+
+    @property
+    def label(self) -> str:
+        """The workloads' labels."""
+        groups = ", cgroups separate" if self.cgroups != "none" else ""
+        return " beside ".join(work.label for work in self.works) + groups
+
+    def to_dict(self) -> dict[str, Any]:
+        """The workload as the scenario's JSON has it."""
+        return {
+            "kind": self.kind,
+            "parts": [work.to_dict() for work in self.works],
+            "cgroups": self.cgroups,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Together:
+        """The workload that `to_dict` wrote.
+
+        Raises:
+            ValueError: a field is unknown or out of its range.
+        """
+        for name in fields:
+            choice("workload field", name, ("parts", "cgroups"))
+        parts = fields.get("parts")
+        if not isinstance(parts, list):
+            raise bad_argument("workload.parts", parts, "must be a list of workloads")
+        works = (from_dict(part, f"workload.parts[{at}]") for at, part in enumerate(parts))
+        return cls(*works, cgroups=fields.get("cgroups", "none"))  # type: ignore[arg-type]
+
+
 def _seconds(argument: str, value: object, least: float) -> float:
     """A time as a float, whole milliseconds."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 3600.0:
@@ -319,26 +383,34 @@ def _boolean(argument: str, value: object) -> None:
         raise bad_argument(argument, value, "must be true or false")
 
 
-Work = Hackbench | Kernbench | LuOmp | Tbench | Workload
+Single = Hackbench | Kernbench | LuOmp | Tbench | Workload
+"""Every kind of work that runs alone."""
+
+Work = Single | Together
 """Every kind of work that `simulate` takes."""
 
 
-def from_dict(fields: object) -> Work:
-    """The workload that `to_dict` wrote.
+def measured(work: Work) -> Single:
+    """The workload whose clock and counts a run has."""
+    return work.works[0] if isinstance(work, Together) else work
+
+
+def from_dict(fields: object, argument: str = "workload") -> Work:
+    """The workload that `to_dict` wrote; errors name it by `argument`.
 
     Raises:
         ValueError: `kind` is unknown, or a field is unknown or out of its range.
     """
     if not isinstance(fields, dict):
-        raise bad_argument("workload", fields, "must be an object with a `kind`")
+        raise bad_argument(argument, fields, "must be an object with a `kind`")
     arguments = dict(fields)
-    kinds: dict[str, type[Kernbench | LuOmp | Tbench | Workload]] = {
-        kind.kind: kind for kind in (Kernbench, LuOmp, Tbench, Workload)
+    kinds: dict[str, type[Kernbench | LuOmp | Tbench | Together | Workload]] = {
+        kind.kind: kind for kind in (Kernbench, LuOmp, Tbench, Together, Workload)
     }
-    kind = choice("workload.kind", arguments.pop("kind", None), (Hackbench.kind, *kinds))
+    kind = choice(f"{argument}.kind", arguments.pop("kind", None), (Hackbench.kind, *kinds))
     if kind in kinds:
         return kinds[kind].from_dict(arguments)
     known = {field.name for field in dataclasses.fields(Hackbench)}
     for name in arguments:
-        choice("workload field", name, sorted(known))
+        choice(f"{argument} field", name, sorted(known))
     return Hackbench(**arguments)

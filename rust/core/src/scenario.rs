@@ -13,7 +13,8 @@ use crate::sim::cost::CostModel;
 use crate::sim::hotplug::Plugged;
 use crate::sim::tunables::{Features, TunableSettings, Tunables};
 use crate::topology::{DomainRules, MachineSpec, build_sched_domains};
-use crate::workload::{Action, Hackbench, Kernbench, Load, LuOmp, Tasks, Tbench};
+use crate::workload::together::{self, PartGroups};
+use crate::workload::{Action, Hackbench, Kernbench, Load, LuOmp, Tasks, Tbench, Together};
 
 /// A machine with its costs, a kernel and a load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -67,32 +68,44 @@ pub enum WorkloadSpec {
     LuOmp(LuOmp),
     /// Tasks of the user's own.
     Tasks(Tasks),
+    /// Several loads on one machine.
+    Together(Together),
 }
 
 impl WorkloadSpec {
-    fn validate(&self, machine: &MachineSpec) -> Result<()> {
+    pub(crate) fn validate(&self, machine: &MachineSpec) -> Result<()> {
         match self {
             Self::Hackbench(hackbench) => hackbench.validate(),
             Self::Tbench(tbench) => tbench.validate(),
             Self::Kernbench(kernbench) => kernbench.validate(),
             Self::LuOmp(lu) => lu.validate(machine),
             Self::Tasks(tasks) => tasks.validate(machine),
+            Self::Together(together) => together.validate(machine),
         }
     }
 
     /// The argument that asks for a task group, and its value, if one does.
-    fn first_group(&self) -> Option<(&'static str, String)> {
-        let in_cgroup = |cgroup: bool| cgroup.then(|| ("cgroup", "true".to_owned()));
+    fn first_group(&self) -> Option<(String, String)> {
+        let in_cgroup = |cgroup: bool| cgroup.then(|| ("cgroup".to_owned(), "true".to_owned()));
         let tasks = match self {
             Self::Hackbench(hackbench) => return in_cgroup(hackbench.cgroup),
             Self::Tbench(tbench) => return in_cgroup(tbench.cgroup),
             Self::Kernbench(kernbench) => return in_cgroup(kernbench.cgroup),
             Self::LuOmp(lu) => return lu.first_group(),
+            Self::Together(Together { cgroups: PartGroups::Separate, .. }) => {
+                return Some(("cgroups".to_owned(), "\"separate\"".to_owned()));
+            }
+            Self::Together(together) => {
+                return together.parts.iter().enumerate().find_map(|(at, part)| {
+                    let (argument, value) = part.first_group()?;
+                    Some((format!("parts[{at}].{argument}"), value))
+                });
+            }
             Self::Tasks(tasks) => tasks,
         };
         let of_tasks = tasks.tasks.iter().find_map(|entry| entry.group.as_ref());
         let group = of_tasks.or_else(|| tasks.groups.first().map(|group| &group.name));
-        group.map(|name| ("group", format!("{name:?}")))
+        group.map(|name| ("group".to_owned(), format!("{name:?}")))
     }
 
     /// Checks that the kernel has what the load asks for.
@@ -100,17 +113,34 @@ impl WorkloadSpec {
         match self {
             Self::Hackbench(_) | Self::Tbench(_) | Self::Kernbench(_) | Self::LuOmp(_) => Ok(()),
             Self::Tasks(tasks) => tasks.validate_under(kernel),
+            Self::Together(together) => {
+                let parts = together.parts.iter().enumerate();
+                parts.map(|(at, part)| together::in_part(at, part.validate_under(kernel))).collect()
+            }
         }
     }
 
-    fn load(&self, machine: &MachineSpec, cost: &CostModel, tunables: &Tunables) -> Load {
+    /// The machine after each time that a CPU goes off or comes back.
+    pub(crate) fn machines_after(&self, machine: &MachineSpec) -> Vec<MachineSpec> {
         match self {
+            Self::Tasks(tasks) => tasks.machines_after(machine),
+            Self::Together(together) => together.parts[0].machines_after(machine),
+            Self::Hackbench(_) | Self::Tbench(_) | Self::Kernbench(_) | Self::LuOmp(_) => Vec::new(),
+        }
+    }
+
+    fn load(&self, machine: &MachineSpec, cost: &CostModel, tunables: &Tunables) -> Result<Load> {
+        Ok(match self {
             Self::Hackbench(hackbench) => hackbench.load(),
             Self::Tbench(tbench) => tbench.load(cost),
             Self::Kernbench(kernbench) => kernbench.load(machine, cost),
             Self::LuOmp(lu) => lu.load(machine, cost),
             Self::Tasks(tasks) => tasks.load(machine, tunables.autogroup),
-        }
+            Self::Together(together) => {
+                let parts = together.parts.iter().map(|part| part.load(machine, cost, tunables));
+                together.load(parts.collect::<Result<_>>()?, machine)?
+            }
+        })
     }
 }
 
@@ -233,7 +263,7 @@ impl Scenario {
         let online = self.machine.nr_cpus() - self.machine.offline.len();
         let mut tunables = self.kernel.tunables.resolve(online);
         tunables.numa_balancing &= kernel.o1.is_none();
-        let mut load = self.workload.load(&self.machine, &self.costs, &tunables);
+        let mut load = self.workload.load(&self.machine, &self.costs, &tunables)?;
         let plugged = self.plugged(rules, &mut load)?;
         Ok(Setup {
             domains: build_sched_domains(&self.machine, rules)?,
@@ -250,10 +280,7 @@ impl Scenario {
 
     /// The states of the machine after its CPUs go off and come back; each once, as the load's actions then say.
     fn plugged(&self, rules: &DomainRules, load: &mut Load) -> Result<Vec<Plugged>> {
-        let machines = match &self.workload {
-            WorkloadSpec::Tasks(tasks) => tasks.machines_after(&self.machine),
-            _ => Vec::new(),
-        };
+        let machines = self.workload.machines_after(&self.machine);
         let mut states: Vec<Plugged> = Vec::new();
         let mut state_of = Vec::with_capacity(machines.len());
         for machine in machines {

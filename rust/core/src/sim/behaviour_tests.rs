@@ -43,8 +43,6 @@ fn setup_with(machine: MachineSpec, kernel: KernelSpec, nices: &[i32]) -> Setup 
         channels: vec![],
         barriers: vec![],
         actions: vec![],
-        message_bytes: 1,
-        threads: true,
         accounted: false,
     };
     setup

@@ -55,6 +55,8 @@ pub struct Channel {
     pub locked_until_ns: u64,
     /// CPU that touched it last.
     pub last_cpu: u16,
+    /// Copying one message, ns.
+    pub copy_ns: u64,
 }
 
 /// Whom an operation on a channel wakes.
@@ -67,8 +69,8 @@ pub struct Wakes {
 }
 
 impl Channel {
-    /// An empty channel for messages of `bytes` (1 to 4,096).
-    pub fn new(kind: ChannelKind, bytes: u32) -> Self {
+    /// An empty channel for messages of `bytes` (1 to 4,096), each copied in `copy_ns`.
+    pub fn new(kind: ChannelKind, bytes: u32, copy_ns: u64) -> Self {
         let unit = match kind {
             ChannelKind::Pipe => PAGE_SIZE / bytes,
             ChannelKind::Socket | ChannelKind::Tcp => socket_truesize(bytes),
@@ -84,6 +86,7 @@ impl Channel {
             pollers: VecDeque::new(),
             locked_until_ns: 0,
             last_cpu: u16::MAX,
+            copy_ns,
         }
     }
 
@@ -183,14 +186,14 @@ mod tests {
 
     #[test]
     fn a_pipe_holds_forty_messages_a_page_and_a_socket_what_its_send_buffer_takes() {
-        assert_eq!(fill(&mut Channel::new(ChannelKind::Pipe, 100)), 640);
-        assert_eq!(fill(&mut Channel::new(ChannelKind::Pipe, 4096)), 16);
-        assert_eq!(fill(&mut Channel::new(ChannelKind::Socket, 100)), 278);
+        assert_eq!(fill(&mut Channel::new(ChannelKind::Pipe, 100, 0)), 640);
+        assert_eq!(fill(&mut Channel::new(ChannelKind::Pipe, 4096, 0)), 16);
+        assert_eq!(fill(&mut Channel::new(ChannelKind::Socket, 100, 0)), 278);
     }
 
     #[test]
     fn a_full_pipe_has_room_only_when_a_page_is_read_out() {
-        let mut pipe = Channel::new(ChannelKind::Pipe, 100);
+        let mut pipe = Channel::new(ChannelKind::Pipe, 100, 0);
         fill(&mut pipe);
         for read in 1..40 {
             assert_eq!(pipe.take(false), Wakes { readers: 0, writers: 1 }, "read {read}");
@@ -203,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_pipe_drains_and_fills_by_any_mix_without_losing_count() {
-        let mut pipe = Channel::new(ChannelKind::Pipe, 100);
+        let mut pipe = Channel::new(ChannelKind::Pipe, 100, 0);
         let mut inside = 0;
         for step in 0..10_000u32 {
             if !pipe.is_full(false) && (step * 7919) % 5 < 3 {
@@ -221,10 +224,10 @@ mod tests {
 
     #[test]
     fn a_pipe_wakes_on_edges_and_a_socket_on_its_quarter() {
-        let mut pipe = Channel::new(ChannelKind::Pipe, 100);
+        let mut pipe = Channel::new(ChannelKind::Pipe, 100, 0);
         assert_eq!(pipe.put(false).readers, 1);
         assert_eq!(pipe.put(false).readers, 0);
-        let mut socket = Channel::new(ChannelKind::Socket, 100);
+        let mut socket = Channel::new(ChannelKind::Socket, 100, 0);
         let full = fill(&mut socket);
         socket.writers.extend([1, 2, 3]);
         let woken: Vec<usize> = (0..full).map(|_| socket.take(false).writers).collect();

@@ -25,9 +25,9 @@ impl Sim<'_> {
         let program = self.tasks[task as usize].program;
         let op = self.ops[program.at as usize];
         let (phase, work) = match op {
-            Op::Fork { .. } => {
-                let threads = self.threads;
-                (Phase::Work, if threads { self.cost.thread_create_ns } else { self.cost.fork_ns })
+            Op::Fork { first, .. } => {
+                let thread = self.tasks[(first + program.done) as usize].thread;
+                (Phase::Work, if thread { self.cost.thread_create_ns } else { self.cost.fork_ns })
             }
             Op::Write { first, .. } => {
                 let channel = first + program.step;
@@ -71,7 +71,8 @@ impl Sim<'_> {
             // Where it goes on is decided before anything is done.
             Op::Exec | Op::Roam => (Phase::Look, 0),
             Op::Exit => {
-                (Phase::Work, if self.threads { self.cost.thread_exit_ns } else { self.cost.exit_ns })
+                let thread = self.tasks[task as usize].thread;
+                (Phase::Work, if thread { self.cost.thread_exit_ns } else { self.cost.exit_ns })
             }
         };
         let task = &mut self.tasks[task as usize];
@@ -93,9 +94,8 @@ impl Sim<'_> {
         };
         let channel = &mut self.channels[id as usize];
         let task = &mut self.tasks[task as usize];
-        let work = task
-            .rng
-            .jitter(if read { costs.read_ns } else { costs.write_ns }, self.cost.work_jitter_permille);
+        let work_ns = channel.copy_ns + if read { costs.read_ns } else { costs.write_ns };
+        let work = task.rng.jitter(work_ns, self.cost.work_jitter_permille);
         // Operations on one channel queue at its lock; waiters spin.
         let wait = channel.locked_until_ns.saturating_sub(self.now);
         channel.locked_until_ns = self.now + wait + costs.locked_ns + transfer;
@@ -174,7 +174,8 @@ impl Sim<'_> {
             (Phase::Work, Op::Read { channel: id, messages }) if !self.channels[id as usize].is_empty() => {
                 let wakes = self.channels[id as usize].take(program.slept);
                 // Messages of the start-up do not count.
-                self.record.metrics.messages += i64::from(self.record.is_timing());
+                let measured = self.record.is_timing() && self.tasks[task as usize].measured;
+                self.record.metrics.messages += i64::from(measured);
                 self.wake_channel(cpu, task, id, wakes);
                 let program = &mut self.tasks[task as usize].program;
                 program.slept = false;

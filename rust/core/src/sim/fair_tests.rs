@@ -395,11 +395,9 @@ pub(super) fn load(tasks: Vec<TaskSpec>, ops: Vec<Op>, channels: Vec<ChannelKind
         groups: Vec::new(),
         regions: Vec::new(),
         ops,
-        channels,
+        channels: channels.into_iter().map(|kind| (kind, 100)).collect(),
         barriers,
         actions,
-        message_bytes: 100,
-        threads: false,
         accounted: false,
     }
 }

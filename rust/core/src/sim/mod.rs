@@ -238,7 +238,6 @@ pub struct Sim<'a> {
     barriers: Vec<Barrier>,
     spins: Spins,
     ops: &'a [Op],
-    threads: bool,
     /// By kind of channel.
     message_costs: [MessageCosts; 3],
 

@@ -18,8 +18,8 @@ use crate::workload::Load;
 pub struct Processes {
     /// What the tasks use is accounted.
     pub(super) accounted: bool,
-    /// CPU time of kernel threads, ns, where it is.
-    kthreads_ns: i64,
+    /// CPU time of kernel threads and of tasks beside what is measured, ns, where it is.
+    others_ns: i64,
     seed: u64,
     /// By task: its children that have ended and were not waited for.
     zombies: Vec<u32>,
@@ -49,7 +49,7 @@ impl Processes {
         let tasks = if has_jobs { &load.tasks[..] } else { &[] };
         Self {
             accounted: load.accounted,
-            kthreads_ns: 0,
+            others_ns: 0,
             seed,
             zombies: vec![0; load.tasks.len()],
             waiting: vec![false; load.tasks.len()],
@@ -174,7 +174,7 @@ impl Sim<'_> {
         }
         let task = &self.tasks[task as usize];
         match self.ops[task.program.at as usize] {
-            _ if task.kthread => self.processes.kthreads_ns += span_ns,
+            _ if task.kthread || !task.measured => self.processes.others_ns += span_ns,
             Op::Compute { .. } => self.record.metrics.user_ns += span_ns,
             _ => {}
         }
@@ -187,7 +187,7 @@ impl Sim<'_> {
         }
         let task = &self.tasks[prev as usize];
         // Kernel threads are nobody's children.
-        if task.kthread {
+        if task.kthread || !task.measured {
             return;
         }
         // Who moves to exec elsewhere sleeps until the migration thread has moved it.
@@ -205,7 +205,7 @@ impl Sim<'_> {
         let metrics = &mut self.record.metrics;
         if self.processes.accounted {
             let used_ns = metrics.time_ns * self.nr_online_cpus as i64 - metrics.idle_ns;
-            metrics.system_ns = used_ns - metrics.user_ns - self.processes.kthreads_ns;
+            metrics.system_ns = used_ns - metrics.user_ns - self.processes.others_ns;
         }
     }
 }

@@ -138,6 +138,10 @@ pub struct Task {
     pub rt_priority: u8,
     /// A kernel thread (PF_KTHREAD).
     pub kthread: bool,
+    /// A thread of its parent's process.
+    pub thread: bool,
+    /// It belongs to what is measured.
+    pub measured: bool,
     /// Neighbours in the runqueue's list of tasks (`group_node`): towards the head and towards the tail.
     pub list_prev: TaskId,
     /// See `list_prev`.

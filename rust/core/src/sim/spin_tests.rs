@@ -69,7 +69,7 @@ fn setup(nr_cpus: usize, programs: &[&[Op]], barriers: Vec<u32>) -> Setup {
         }));
         ops.extend([Op::Sleep { ns: HOG_NS, spread_permille: 0 }, Op::Exit]);
     }
-    setup.load = Load { barriers, ..Load::new(tasks, ops, 1) };
+    setup.load = Load { barriers, ..Load::new(tasks, ops) };
     setup
 }
 

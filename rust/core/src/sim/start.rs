@@ -80,11 +80,11 @@ impl<'a> Sim<'a> {
         let group_rules = (setup.kernel.groups.group_rules.f)();
         let memory = Memory::new(&setup.load, &setup.machine);
         let cost = &setup.cost;
-        let bytes = u64::from(setup.load.message_bytes);
-        let copy_ns = cost.copy_kib_ns * bytes / 1024;
+        let channel =
+            |&(kind, bytes): &_| Channel::new(kind, bytes, cost.copy_kib_ns * u64::from(bytes) / 1024);
         let message_costs = |write_ns, read_ns, locked_ns| MessageCosts {
-            write_ns: write_ns + copy_ns,
-            read_ns: read_ns + copy_ns,
+            write_ns,
+            read_ns,
             locked_ns,
             transfer: [cost.transfer_llc_ns, cost.transfer_node_ns, cost.transfer_remote_ns],
         };
@@ -121,16 +121,10 @@ impl<'a> Sim<'a> {
             groups: task_groups(&setup.load, nr_cpus, now, group_rules, seed),
             numa: Numa::new(&setup.load, &memory, &setup.machine, &setup.tunables),
             memory,
-            channels: setup
-                .load
-                .channels
-                .iter()
-                .map(|&kind| Channel::new(kind, setup.load.message_bytes))
-                .collect(),
+            channels: setup.load.channels.iter().map(channel).collect(),
             barriers: setup.load.barriers.iter().map(|&size| Barrier { size, waiting: Vec::new() }).collect(),
             spins: Spins::new(&setup.load.ops, setup.load.tasks.len()),
             ops: &setup.load.ops,
-            threads: setup.load.threads,
             message_costs: [
                 message_costs(cost.pipe_write_ns, cost.pipe_read_ns, cost.pipe_locked_ns),
                 message_costs(cost.socket_write_ns, cost.socket_read_ns, cost.socket_locked_ns),
@@ -341,6 +335,8 @@ pub(super) fn new_task(id: usize, spec: &TaskSpec, form: PeltForm, seed: u64, no
         clamp: spec.clamp,
         rt_priority: spec.rt_priority,
         kthread: spec.kthread,
+        thread: spec.thread,
+        measured: spec.measured,
         list_prev: NO_TASK,
         list_next: NO_TASK,
         mm: spec.mm,

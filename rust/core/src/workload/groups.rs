@@ -12,7 +12,7 @@ use crate::sim::groups::GroupId;
 use crate::topology::MachineSpec;
 
 /// The most groups of one load, and the most queues that they may have together.
-const MAX_GROUPS: usize = 4096;
+pub(super) const MAX_GROUPS: usize = 4096;
 pub(super) const MAX_QUEUES: usize = 1 << 20;
 /// The shortest quota and period, us (`min_cfs_quota_period`).
 const MIN_CFS_QUOTA_PERIOD_US: i64 = 1_000;

@@ -120,8 +120,8 @@ impl Hackbench {
             Op::Reap { children },
             Op::ClockStop,
         ];
-        let main = TaskSpec::new(0, LoadWeight::NICE_0);
-        let mut tasks = vec![main];
+        let thread = self.mode == Mode::Thread;
+        let mut tasks = vec![TaskSpec { thread, ..TaskSpec::new(0, LoadWeight::NICE_0) }];
         let mut add = |ops: &mut Vec<Op>, op: Op, count: u32| {
             let program = ops.len() as u32;
             ops.extend([
@@ -132,9 +132,9 @@ impl Hackbench {
             ]);
             for _ in 0..count {
                 let id = tasks.len() as TaskId;
-                let mm = if self.mode == Mode::Thread { 0 } else { id };
+                let mm = if thread { 0 } else { id };
                 let group = u16::from(self.cgroup);
-                tasks.push(TaskSpec { mm, group, ..TaskSpec::new(program, LoadWeight::NICE_0) });
+                tasks.push(TaskSpec { mm, group, thread, ..TaskSpec::new(program, LoadWeight::NICE_0) });
             }
         };
         for group in 0..self.groups {
@@ -147,9 +147,8 @@ impl Hackbench {
         }
         Load {
             groups: super::one_group_if(self.cgroup),
-            channels: vec![channel; 2 + (self.groups * self.receivers) as usize],
-            threads: self.mode == Mode::Thread,
-            ..Load::new(tasks, ops, self.bytes)
+            channels: vec![(channel, self.bytes); 2 + (self.groups * self.receivers) as usize],
+            ..Load::new(tasks, ops)
         }
     }
 }

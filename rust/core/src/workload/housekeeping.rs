@@ -50,6 +50,7 @@ impl Load {
         self.tasks.extend(masks.map(|mask| TaskSpec {
             allowed: Some(mask),
             kthread: true,
+            thread: true,
             footprint_kib: 0,
             start_jitter_ns: thread.sleep_ns,
             ..TaskSpec::new(program, LoadWeight::NICE_0)

@@ -133,9 +133,9 @@ impl Kernbench {
         ops.push(Op::Jump { to: start });
         Load {
             groups: super::one_group_if(self.cgroup),
-            channels: vec![ChannelKind::Pipe; jobs as usize],
+            channels: vec![(ChannelKind::Pipe, 1024 * PAGE_KIB as u32); jobs as usize],
             accounted: true,
-            ..Load::new(tasks, ops, 1024 * PAGE_KIB as u32)
+            ..Load::new(tasks, ops)
         }
     }
 

@@ -170,12 +170,13 @@ impl LuOmp {
     }
 
     /// The argument that asks for task groups, and its value, if it does.
-    pub fn first_group(&self) -> Option<(&'static str, String)> {
-        match self.cgroups {
-            Cgroups::None => None,
-            Cgroups::Shared => Some(("cgroups", "\"shared\"".to_owned())),
-            Cgroups::Separate => Some(("cgroups", "\"separate\"".to_owned())),
-        }
+    pub fn first_group(&self) -> Option<(String, String)> {
+        let value = match self.cgroups {
+            Cgroups::None => return None,
+            Cgroups::Shared => "\"shared\"",
+            Cgroups::Separate => "\"separate\"",
+        };
+        Some(("cgroups".to_owned(), value.to_owned()))
     }
 
     /// Burners, threads, their programs and memory.
@@ -221,9 +222,9 @@ impl LuOmp {
             barriers: vec![threads],
             regions: vec![region(main, self.problem_class)],
             actions: vec![(self.sample_ms as u64 * 1_000_000, sample)],
-            threads: true,
-            ..Load::new(tasks, ops, 1)
+            ..Load::new(tasks, ops)
         };
+        load.tasks.iter_mut().for_each(|task| task.thread = true);
         load.ops[0] = load.add_housekeeping(machine);
         load
     }

@@ -10,12 +10,14 @@ pub mod lu;
 pub mod memory;
 pub mod tasks;
 pub mod tbench;
+pub mod together;
 
 pub use hackbench::Hackbench;
 pub use kernbench::Kernbench;
 pub use lu::LuOmp;
 pub use tasks::Tasks;
 pub use tbench::Tbench;
+pub use together::Together;
 
 use self::memory::{RegionSpec, WalkSpec};
 use crate::cpumask::CpuMask;
@@ -35,25 +37,21 @@ pub struct Load {
     pub groups: Vec<GroupSpec>,
     /// The programs, one after another.
     pub ops: Vec<Op>,
-    /// The channels.
-    pub channels: Vec<ChannelKind>,
+    /// The channels, each with the length of its messages, bytes.
+    pub channels: Vec<(ChannelKind, u32)>,
     /// Mappings of the address spaces, where tasks have memory.
     pub regions: Vec<RegionSpec>,
     /// Barriers: how many tasks meet at each.
     pub barriers: Vec<u32>,
     /// What happens from outside, and when, ns after the start.
     pub actions: Vec<(u64, Action)>,
-    /// Length of every message, bytes.
-    pub message_bytes: u32,
-    /// Tasks are threads of one process.
-    pub threads: bool,
     /// What the tasks use is accounted, as time(1) tells it: user and system time, switches by kind.
     pub accounted: bool,
 }
 
 impl Load {
     /// A load of these tasks, with nothing beside them.
-    pub fn new(tasks: Vec<TaskSpec>, ops: Vec<Op>, message_bytes: u32) -> Self {
+    pub fn new(tasks: Vec<TaskSpec>, ops: Vec<Op>) -> Self {
         Self {
             tasks,
             groups: Vec::new(),
@@ -62,8 +60,6 @@ impl Load {
             regions: Vec::new(),
             barriers: Vec::new(),
             actions: Vec::new(),
-            message_bytes,
-            threads: false,
             accounted: false,
         }
     }
@@ -162,6 +158,10 @@ pub struct TaskSpec {
     pub rt_priority: u8,
     /// A kernel thread.
     pub kthread: bool,
+    /// A thread of its parent's process.
+    pub thread: bool,
+    /// It belongs to what is measured, not to what runs beside it.
+    pub measured: bool,
     /// When `Op::WaitStart` lets it go, ns after the start.
     pub start_ns: u64,
     /// Up to how much later, drawn by the seed, ns.
@@ -191,6 +191,8 @@ impl TaskSpec {
             clamp: Clamp::default(),
             rt_priority: 0,
             kthread: false,
+            thread: false,
+            measured: true,
             start_ns: 0,
             start_jitter_ns: 0,
             slice_ns: None,

@@ -500,12 +500,10 @@ impl Builder {
             tasks: self.tasks,
             groups: self.groups.specs(),
             ops: self.ops,
-            channels: vec![ChannelKind::Pipe; self.nr_channels as usize],
+            channels: vec![(ChannelKind::Pipe, 1); self.nr_channels as usize],
             regions: self.regions,
             barriers: self.barriers,
             actions: self.actions,
-            message_bytes: 1,
-            threads: false,
             accounted: false,
         }
     }

@@ -104,9 +104,9 @@ impl Tbench {
         let end = begin + self.duration_ms as u64 * 1_000_000;
         Load {
             groups: super::one_group_if(self.cgroup),
-            channels: vec![ChannelKind::Tcp; 2 * self.clients as usize],
+            channels: vec![(ChannelKind::Tcp, MESSAGE_BYTES); 2 * self.clients as usize],
             actions: vec![(begin, Action::ClockStart), (end, Action::ClockStop)],
-            ..Load::new(tasks, ops, MESSAGE_BYTES)
+            ..Load::new(tasks, ops)
         }
     }
 }

@@ -164,7 +164,7 @@ impl Sim<'_> {
         if cpu != this_cpu {
             self.o1_activate(cpu, child);
             self.o1_wakeup_preempt(cpu, child);
-        } else if self.threads {
+        } else if self.tasks[of_child].thread {
             self.o1_activate(cpu, child);
         } else {
             // The child runs first: it will most likely exec(), and then nothing need be copied.

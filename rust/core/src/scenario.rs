@@ -114,8 +114,8 @@ impl WorkloadSpec {
             Self::Hackbench(_) | Self::Tbench(_) | Self::Kernbench(_) | Self::LuOmp(_) => Ok(()),
             Self::Tasks(tasks) => tasks.validate_under(kernel),
             Self::Together(together) => {
-                let parts = together.parts.iter().enumerate();
-                parts.map(|(at, part)| together::in_part(at, part.validate_under(kernel))).collect()
+                let mut parts = together.parts.iter().enumerate();
+                parts.try_for_each(|(at, part)| together::in_part(at, part.validate_under(kernel)))
             }
         }
     }

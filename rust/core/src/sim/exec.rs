@@ -154,13 +154,13 @@ impl Sim<'_> {
                     if !self.channels[id as usize].pollers.is_empty() {
                         // The waker goes through the whole herd with interrupts off.
                         self.tasks[task as usize].program.phase = Phase::Herd;
-                        self.herd = id;
+                        self.herds[cpu] = id;
                         return Next::Work(self.cost.wakeup_ns);
                     }
                 }
             }
             (Phase::Herd, _) => {
-                let herd = &mut self.channels[self.herd as usize].pollers;
+                let herd = &mut self.channels[self.herds[cpu] as usize].pollers;
                 if let Some(poller) = herd.pop_front() {
                     let more = !herd.is_empty();
                     self.try_to_wake_up(cpu, task, poller, true);
@@ -231,12 +231,11 @@ impl Sim<'_> {
             }
             (Phase::Work, Op::System { .. }) => self.next_op(task),
             (Phase::Work, Op::ClockStart) => {
-                self.record.clock(self.now, true);
+                self.start_clock();
                 self.next_op(task);
             }
             (Phase::Work, Op::ClockStop) => {
-                self.record.clock(self.now, false);
-                self.stopped = true;
+                self.stop_clock();
                 self.next_op(task);
             }
             (Phase::Look, Op::Exec) => {

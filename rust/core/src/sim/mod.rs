@@ -258,8 +258,8 @@ pub struct Sim<'a> {
     /// CPU whose event is being handled.
     this_cpu: usize,
     processes: Processes,
-    /// Channel whose pollers are being woken.
-    herd: ChannelId,
+    /// By CPU: the channel whose pollers its task wakes.
+    herds: Vec<ChannelId>,
     /// The program has ended.
     stopped: bool,
     /// A timer or an interrupt is being handled, not the running task's own doing.
@@ -376,19 +376,31 @@ impl<'a> Sim<'a> {
             }
             Action::CountByNode { first, count, .. } => self.count_by_node(*first, *count),
             Action::ClockStart => {
-                self.record.clock(self.now, true);
+                self.start_clock();
                 if let Some(trace) = &mut self.record.trace {
                     trace.start_ns = self.now;
                 }
             }
             Action::ClockStop => {
-                self.record.clock(self.now, false);
+                self.stop_clock();
                 if let Some(trace) = &mut self.record.trace {
                     trace.end_ns = self.now;
                 }
-                self.stopped = true;
             }
         }
+    }
+
+    /// The clock of the measurements starts.
+    fn start_clock(&mut self) {
+        self.record.clock(self.now, true);
+        self.account_steps_under_way(1);
+    }
+
+    /// It stops, and with it the run.
+    fn stop_clock(&mut self) {
+        self.account_steps_under_way(-1);
+        self.record.clock(self.now, false);
+        self.stopped = true;
     }
 
     /// How many of some tasks are on each node.

@@ -7,6 +7,7 @@
 //! What a process uses is accounted when it uses it, to the ns, not by ticks; a process that is not waited for counts too.
 
 use super::Sim;
+use super::event::NEVER;
 use super::program::{Op, Phase, Program};
 use super::rq::{NO_TASK, SchedEntity, TaskId, TaskState};
 use crate::load_weight::LoadWeight;
@@ -177,6 +178,21 @@ impl Sim<'_> {
             _ if task.kthread || !task.measured => self.processes.others_ns += span_ns,
             Op::Compute { .. } => self.record.metrics.user_ns += span_ns,
             _ => {}
+        }
+    }
+
+    /// The clock starts or stops: of the steps that run meanwhile, accounted whole at their start, what is left counts from
+    /// now on (1) or not at all (-1).
+    pub(super) fn account_steps_under_way(&mut self, sign: i64) {
+        if !self.processes.accounted {
+            return;
+        }
+        for cpu in 0..self.rqs.len() {
+            let rq = &self.rqs[cpu];
+            if rq.curr != NO_TASK && rq.step_end_ns != NEVER {
+                let left_ns = rq.step_end_ns.saturating_sub(self.now) as i64;
+                self.account_user(rq.curr, sign * left_ns);
+            }
         }
     }
 

@@ -232,8 +232,20 @@ class TestArrays:
             ({"cpus": 2, "node": [0, 1], "distance": [[10]]}, "machine.node[1] = 1: must be a node"),
             ({"core": [0, 0, 1, 1], "node": [0, 1, 1, 1]}, "CPUs 0 and 1 share core 0"),
             (
-                {"cpus": 2, "costs": {"switch_ns": "many"}},
-                "costs['switch_ns'] = 'many': must be a finite number",
+                {"cpus": 2, "costs": {"ipi_ns": "many"}},
+                "costs.ipi_ns = 'many': must be an integer",
+            ),
+            (
+                {"cpus": 2, "costs": {"ipi_ns": 1.5}},
+                "costs.ipi_ns = 1.5: must be an integer",
+            ),
+            (
+                {"cpus": 2, "costs": {"switch_ns": 1}},
+                "or context_switch_ns or tick_ns?",
+            ),
+            (
+                {"cpus": 2, "costs": {"ipi_ns": 10_000_001}},
+                "costs.ipi_ns = 10000001: a cost is at most 10000000 ns",
             ),
         ],
     )
@@ -247,11 +259,11 @@ class TestChanges:
     machine = Machine.synthetic("node:2 core:2 pu:2")
 
     def test_leave_the_original_alone(self):
-        changed = self.machine.with_offline([7]).with_isolated([6]).with_costs({"switch_ns": 1500})
+        changed = self.machine.with_offline([7]).with_isolated([6]).with_costs({"context_switch_ns": 1500})
         assert (changed.spec["offline"], changed.spec["isolated"], changed.costs) == (
             [7],
             [6],
-            {"switch_ns": 1500},
+            {"context_switch_ns": 1500},
         )
         assert (self.machine.spec["offline"], self.machine.spec["isolated"], self.machine.costs) == (
             [],
@@ -280,7 +292,7 @@ class TestChanges:
             self.machine.with_offline([0]).with_isolated(range(1, 8))
 
     def test_survive_json_and_pickle(self):
-        machine = Machine.named("power9-44c").with_offline([3]).with_costs({"b": 2, "a": 1.5})
+        machine = Machine.named("power9-44c").with_offline([3]).with_costs({"tick_ns": 2000, "ipi_ns": 5})
         assert Machine.from_json(machine.to_json()) == machine
         assert hash(pickle.loads(pickle.dumps(machine))) == hash(machine)
 

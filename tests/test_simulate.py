@@ -197,3 +197,20 @@ def test_other_threads_run_meanwhile(dual_quad: sl.Machine) -> None:
         stop.set()
         thread.join()
     assert after - before >= min(20, runs.wall_s / 0.05), f"{after - before} ticks in {runs.wall_s} s"
+
+
+def test_seeds_of_a_set_run_in_order(dual_quad: sl.Machine) -> None:
+    assert sl.simulate(dual_quad, sl.Kernel("v5.7"), SMALL, seeds={9, 2, 5}).seeds == [2, 5, 9]
+
+
+@pytest.mark.parametrize("patches", [None, True, 3])
+def test_patches_must_be_names(patches: object) -> None:
+    with pytest.raises(ValueError, match=r"patches = .*: must be a sequence of names"):
+        sl.Kernel("v5.7", patches=patches)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("field", ["tunables", "features", "slots"])
+def test_settings_must_be_mappings(field: str) -> None:
+    for value in ([], None, {1: 2}):
+        with pytest.raises(ValueError, match=f"{field} = .*: must be a mapping"):
+            sl.Kernel("v5.7", **{field: value})  # type: ignore[arg-type]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import operator
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,17 @@ def integer(argument: str, value: object, minimum: int | None = None, maximum: i
     if (minimum is not None and number < minimum) or (maximum is not None and number > maximum):
         raise bad_argument(argument, number, rule)
     return number
+
+
+def mapping(argument: str, value: object) -> Mapping[str, Any]:
+    """The value if it is a mapping with names for keys.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise bad_argument(argument, value, "must be a mapping with names for keys")
+    return value
 
 
 def choice(argument: str, value: object, allowed: Iterable[str]) -> str:

@@ -77,11 +77,11 @@ class Calibration:
     row: str
     kernel: str
     free: tuple[str, ...]
-    start: dict[str, int | float]
+    start: dict[str, int]
     scale_permille: int
     target_s: float
     simulated_s: float
-    costs: dict[str, int | float]
+    costs: dict[str, int]
     seeds: tuple[int, ...]
     evaluations: tuple[tuple[int, float], ...]
 
@@ -125,7 +125,7 @@ class Fit(Protocol):
         """Name of the machine."""
 
     @property
-    def costs(self) -> dict[str, int | float]:
+    def costs(self) -> dict[str, int]:
         """All costs that the machine now sets."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def calibrate(
     published, target = _target(machine, table, row)
     where = tables.named(published)
     unfitted = unfitted_costs(computer)
-    known: dict[str, int | float] = {**json.loads(_core.default_costs()), **unfitted}
+    known: dict[str, int] = {**json.loads(_core.default_costs()), **unfitted}
     timed = [name for name, unit, _ in _core.cost_table() if unit == "ns" and name not in NO_SPEED]
     free = tuple(OWN_FREE.get(where.name, timed) if free is None else free)
     for name in free:
@@ -172,7 +172,7 @@ def calibrate(
     start = {name: known[name] for name in free}
     work = target.work(where.most)
 
-    def costs_at(scale: int) -> dict[str, int | float]:
+    def costs_at(scale: int) -> dict[str, int]:
         return {**unfitted, **scaled(start, scale)}
 
     kernel = tables.kernel(where.base)
@@ -203,7 +203,7 @@ def calibrate(
     )
 
 
-def unfitted_costs(machine: Machine) -> dict[str, int | float]:
+def unfitted_costs(machine: Machine) -> dict[str, int]:
     """The costs that the machine sets, as they were before its earlier fit, if there was one."""
     record = tables.calibration(machine.name)
     costs = dict(machine.costs)
@@ -216,9 +216,9 @@ def unfitted_costs(machine: Machine) -> dict[str, int | float]:
     return costs
 
 
-def scaled(costs: Mapping[str, int | float], scale: int) -> dict[str, int | float]:
+def scaled(costs: Mapping[str, int], scale: int) -> dict[str, int]:
     """The costs times scale / UNIT_SCALE; integers stay integers, rounded half up, and none falls to 0."""
-    result: dict[str, int | float] = {}
+    result: dict[str, int] = {}
     for name, value in costs.items():
         if isinstance(value, int):
             result[name] = max(1, (value * scale + UNIT_SCALE // 2) // UNIT_SCALE) if value else 0

@@ -75,7 +75,7 @@ class FiguresCalibration:
     start: dict[str, int]
     targets: dict[str, float]
     simulated: dict[str, float]
-    costs: dict[str, int | float]
+    costs: dict[str, int]
     seeds: tuple[int, ...]
     evaluations: tuple[tuple[tuple[int, ...], tuple[float, ...]], ...]
     follows: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ def calibrate_figures(
     unfitted = unfitted_costs(computer)
     names = [cost for cost, _, _ in fitted.values()]
 
-    def costs_of(values: Sequence[int]) -> dict[str, int | float]:
+    def costs_of(values: Sequence[int]) -> dict[str, int]:
         return {**unfitted, **dict(zip(names, values, strict=True))}
 
     def figures_at(values: Sequence[int]) -> list[float]:

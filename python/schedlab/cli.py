@@ -155,7 +155,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     for name in names:
         done.append(laboratory.reproduce(name))
         print(done[-1], end="\n\n", flush=True)
-    if options.json:
+    if options.json is not None:
         whole = {"tables": [reproduction.to_dict() for reproduction in done], "summary": summary(done)}
         _write_json(options.json, whole)
     return 0
@@ -165,9 +165,9 @@ def _run(options: argparse.Namespace) -> int:
     scenario = Scenario.from_json(Path(options.scenario).read_text(encoding="utf-8"))
     runs = simulate_scenario(scenario, _seeds(options.seeds), options.threads)
     print(runs)
-    if options.output:
+    if options.output is not None:
         runs.to_parquet(options.output)
-    if options.json:
+    if options.json is not None:
         columns = runs.to_pandas().to_dict(orient="list")
         _write_json(options.json, {"metrics": columns, "provenance": runs.provenance})
     return 0
@@ -185,7 +185,7 @@ def _sweep(options: argparse.Namespace) -> int:
     frame = data.to_dataframe().reset_index()
     means = frame.groupby(list(over), sort=False)["time_s"].agg(["mean", "std", "min", "max"])
     print(means.to_string())
-    if options.output:
+    if options.output is not None:
         with written_beside(options.output) as beside:
             frame.to_parquet(beside)
     return 0
@@ -239,7 +239,7 @@ def _verify(options: argparse.Namespace) -> int:
     else:
         outcome = verify(options.vectors, options.threads)
     print(outcome)
-    if options.json:
+    if options.json is not None:
         _write_json(options.json, outcome.to_dict())
     return outcome.status
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
 
 from schedlab import _core
-from schedlab._arguments import bad_argument, integer
+from schedlab._arguments import bad_argument, integer, mapping
 from schedlab._render import html_table, text_table
 
 
@@ -42,7 +42,7 @@ class Kernel:
         """Checks types here and names in the core."""
         if not isinstance(self.name, str):
             raise bad_argument("kernel", self.name, "must be the name of a generation, such as 'v5.6'")
-        if isinstance(self.patches, str):
+        if isinstance(self.patches, str) or not isinstance(self.patches, Iterable):
             raise bad_argument("patches", self.patches, "must be a sequence of names of patches")
         patches = tuple(self.patches)
         for patch in patches:
@@ -50,12 +50,12 @@ class Kernel:
                 raise bad_argument("patches", patch, "must be names of patches")
         tunables = {
             name: value if isinstance(value, bool) else integer(name, value)
-            for name, value in self.tunables.items()
+            for name, value in mapping("tunables", self.tunables).items()
         }
-        for name, value in self.features.items():
+        for name, value in mapping("features", self.features).items():
             if not isinstance(value, bool):
                 raise bad_argument(name, value, "must be True or False")
-        for slot, source in self.slots.items():
+        for slot, source in mapping("slots", self.slots).items():
             if not isinstance(source, str):
                 raise bad_argument(slot, source, "must be the name of a generation or patch")
         if self.domains is not None and not isinstance(self.domains, str):

@@ -74,7 +74,7 @@ class Machine:
         offline: Iterable[int] = (),
         isolated: Iterable[int] = (),
         asym_priority: Sequence[int] = (),
-        costs: Mapping[str, int | float] | None = None,
+        costs: Mapping[str, int] | None = None,
     ) -> None:
         """A machine from explicit arrays.
 
@@ -327,9 +327,9 @@ class Machine:
         return spec
 
     @property
-    def costs(self) -> dict[str, int | float]:
+    def costs(self) -> dict[str, int]:
         """Numbers of the cost model that differ from its defaults. A copy."""
-        costs: dict[str, int | float] = json.loads(self._costs)
+        costs: dict[str, int] = json.loads(self._costs)
         return costs
 
     def with_offline(self, cpus: Iterable[int]) -> Machine:
@@ -364,11 +364,11 @@ class Machine:
             new[integer("capacity CPU", cpu, 0, self.nr_cpus - 1)] = integer(f"capacity[{cpu}]", value)
         return self._with(capacity=new)
 
-    def with_costs(self, costs: Mapping[str, int | float]) -> Machine:
+    def with_costs(self, costs: Mapping[str, int]) -> Machine:
         """The machine with exactly these numbers in place of the cost model's defaults.
 
         Raises:
-            ValueError: a cost is not a number.
+            ValueError: a cost is unknown, not an integer or out of its range.
         """
         machine = Machine.__new__(Machine)
         machine._set(self.spec, costs, self.source, self.assumed)
@@ -433,7 +433,7 @@ class Machine:
     def _set(
         self,
         spec: Mapping[str, Any],
-        costs: Mapping[str, int | float],
+        costs: Mapping[str, int],
         source: str,
         assumed: tuple[str, ...],
     ) -> None:
@@ -443,13 +443,18 @@ class Machine:
         _core.validate_machine(text)
         if not isinstance(costs, Mapping):
             raise bad_argument("costs", costs, "must be a mapping of names to numbers")
+        known = [name for name, _, _ in _core.cost_table()]
+        whole_costs: dict[str, int] = {}
         for key, value in costs.items():
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not isinstance(key, str) or not number or not math.isfinite(value):
-                raise bad_argument(f"costs[{key!r}]", value, "must be a finite number under a name")
+            if not isinstance(key, str):
+                raise bad_argument(f"costs[{key!r}]", value, "must have a name for key")
+            choice("cost", key, known)
+            whole_costs[key] = integer(f"costs.{key}", value, 0)
+        costs_text = json.dumps(whole_costs, sort_keys=True)
+        _core.validate_costs(costs_text)
         stored = {
             "_spec": text,
-            "_costs": json.dumps(dict(costs), sort_keys=True),
+            "_costs": costs_text,
             "source": source,
             "assumed": assumed,
         }

@@ -83,7 +83,9 @@ def seed_array(seeds: int | Iterable[int]) -> npt.NDArray[np.uint64]:
     rule = "must be a number of seeds or a list of integers"
     if isinstance(seeds, str | bytes | bool | float | dict) or seeds is None:
         raise bad_argument("seeds", seeds, rule)
-    if not isinstance(seeds, Iterable) or np.ndim(seeds) == 0:  # type: ignore[arg-type]
+    if isinstance(seeds, set | frozenset):
+        seeds = sorted(seeds)
+    if not isinstance(seeds, Iterable) or (isinstance(seeds, np.ndarray) and seeds.ndim == 0):
         return np.arange(integer("seeds", seeds, 1, MOST_SEEDS), dtype=np.uint64)
     numbers: list[int] = []
     for index, seed in enumerate(seeds):

@@ -40,7 +40,9 @@ mod _core {
     use crate::recordings::{simulate_derived, simulate_trace};
 
     #[pymodule_export]
-    use crate::simulate::{cost_table, default_costs, metric_table, simulate, validate_scenario};
+    use crate::simulate::{
+        cost_table, default_costs, metric_table, simulate, validate_costs, validate_scenario,
+    };
 
     #[pymodule_export]
     use crate::topology::{domains_json, validate_machine};

@@ -156,6 +156,12 @@ pub fn validate_scenario(scenario: &str) -> PyResult<()> {
     Scenario::from_json(scenario).map(drop).map_err(to_py)
 }
 
+/// Checks the costs of a machine, given as JSON, by every rule that needs no scenario.
+#[pyfunction]
+pub fn validate_costs(costs: &str) -> PyResult<()> {
+    CostModel::from_json(costs).map(drop).map_err(to_py)
+}
+
 /// Metrics: name, unit, description.
 #[pyfunction]
 pub fn metric_table() -> Vec<(&'static str, &'static str, &'static str)> {

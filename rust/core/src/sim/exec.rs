@@ -153,14 +153,13 @@ impl Sim<'_> {
                     }
                     if !self.channels[id as usize].pollers.is_empty() {
                         // The waker goes through the whole herd with interrupts off.
-                        self.tasks[task as usize].program.phase = Phase::Herd;
-                        self.herds[cpu] = id;
+                        self.tasks[task as usize].program.phase = Phase::Herd(id);
                         return Next::Work(self.cost.wakeup_ns);
                     }
                 }
             }
-            (Phase::Herd, _) => {
-                let herd = &mut self.channels[self.herds[cpu] as usize].pollers;
+            (Phase::Herd(id), _) => {
+                let herd = &mut self.channels[id as usize].pollers;
                 if let Some(poller) = herd.pop_front() {
                     let more = !herd.is_empty();
                     self.try_to_wake_up(cpu, task, poller, true);
@@ -302,7 +301,7 @@ impl Sim<'_> {
 
     /// Whether the running task may be preempted just now.
     pub(super) fn preemptible(&self, task: TaskId) -> bool {
-        self.tasks[task as usize].program.phase != Phase::Herd
+        !matches!(self.tasks[task as usize].program.phase, Phase::Herd(_))
     }
 
     /// The task has exited: do_task_dead() and task_dead_fair().

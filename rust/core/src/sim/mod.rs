@@ -152,7 +152,7 @@ use self::nohz::Nohz;
 use self::numa::Numa;
 use self::o1::O1State;
 use self::process::Processes;
-use self::program::{ChannelId, Op, Phase};
+use self::program::{Op, Phase};
 use self::rq::{Interrupt, NO_TASK, Rq, Task, TaskId, TaskState};
 use self::spin::Spins;
 use self::tunables::{Features, Tunables};
@@ -258,8 +258,6 @@ pub struct Sim<'a> {
     /// CPU whose event is being handled.
     this_cpu: usize,
     processes: Processes,
-    /// By CPU: the channel whose pollers its task wakes.
-    herds: Vec<ChannelId>,
     /// The program has ended.
     stopped: bool,
     /// A timer or an interrupt is being handled, not the running task's own doing.

@@ -138,8 +138,8 @@ pub enum Phase {
     Look,
     /// Spinning until another task ends it.
     Spin,
-    /// Waking a herd of pollers one by one, interrupts off.
-    Herd,
+    /// Waking the pollers of a channel one by one, interrupts off.
+    Herd(ChannelId),
 }
 
 /// A task's place in its program.

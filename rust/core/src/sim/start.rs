@@ -149,7 +149,6 @@ impl<'a> Sim<'a> {
             tick_skew: (0..nr_cpus).map(|_| skew.below(cost.tick_skew_ns + 1).min(tick_ns - 1)).collect(),
             this_cpu: 0,
             processes: Processes::new(&setup.load, seed),
-            herds: vec![0; nr_cpus],
             stopped: false,
             in_interrupt: false,
             record: Record::new(topo, nr_online_cpus, now),

@@ -218,6 +218,8 @@ def test_queue_histories() -> None:
         (lambda: sl.pelt.trace([1, 2], [0, 0], weight=-1), "weight", "-1"),
         (lambda: sl.pelt.trace([1, 2], [0, 0], at=[2, 1]), "at", "2, 1"),
         (lambda: sl.pelt.trace([1, 2], [0, 0], tick_ns=0), "tick_ns", "0"),
+        (lambda: sl.pelt.trace([1, 1 << 62], [2, 0], tick_ns=1024), "tick_ns", "1024"),
+        (lambda: sl.pelt.trace([1, 2], [2, 2], at=[1 << 62], tick_ns=1024), "tick_ns", "1024"),
         (lambda: sl.pelt.trace([1, 2], [0, 0], offsets=[0, 1]), "offsets", "[0, 1]"),
         (lambda: sl.pelt.trace([1, 2], [0, 0], offsets=[]), "offsets", "[]"),
         (lambda: sl.pelt.trace([1, 2], [0, 0], offsets=[0, 2, 1, 2]), "offsets", "[0, 2, 1, 2]"),

@@ -148,3 +148,34 @@ def test_the_command_sweeps_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFi
     file.write_text("{}")
     assert main(command) == 2
     assert "must be an object with `over`" in capsys.readouterr().err
+
+
+def test_parts_that_were_exchanged_are_refused(dual_quad: sl.Machine, tmp_path: Path) -> None:
+    def swept() -> xr.Dataset:
+        over = {"pelt_half_life_ms": [8, 16]}
+        return sl.sweep(dual_quad, sl.Kernel("v5.7"), SMALL, over, seeds=2, store=tmp_path)
+
+    first = swept()
+    one, two = sorted(tmp_path.glob("part-*.parquet"))
+    assert swept().identical(first)
+    one.write_bytes(two.read_bytes())
+    with pytest.raises(ValueError, match=f"store = .*{one.name}.*must be the part that its name says"):
+        swept()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"executor": "2"}, "executor = '2': must be None or"),
+        ({"store": True}, "store = True: must be None or the path"),
+        ({"store": ""}, "store = '': must be None or the path"),
+        ({"over": []}, r"over = \[\]: must be a mapping"),
+        ({"over": {1: [2]}}, "over = .*: must be a mapping with names for keys"),
+    ],
+)
+def test_arguments_of_the_wrong_kind(
+    dual_quad: sl.Machine, arguments: dict[str, object], message: str
+) -> None:
+    whole: dict[str, object] = {"over": {"hz": [100]}, "seeds": 1, **arguments}
+    with pytest.raises(ValueError, match=message):
+        sl.sweep(dual_quad, sl.Kernel("v5.7"), SMALL, **whole)  # type: ignore[arg-type]

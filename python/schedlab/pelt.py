@@ -57,6 +57,7 @@ _MAX_WEIGHT = 1 << 42
 _U32 = (1 << 32) - 1
 _U64 = (1 << 64) - 1
 _MAX_TIME_NS = (1 << 63) - 1
+_MAX_TICKS = 10_000_000_000
 
 
 class State(NamedTuple):
@@ -625,6 +626,18 @@ class _Histories:
             if self.at.ndim != 1:
                 raise _invalid("at", f"shape {self.at.shape}", "must have 1 dimension")
             self.at = _flat(self.at)
+        self._check_ticks()
+
+    def _check_ticks(self) -> None:
+        """Refuses what would never end: the core goes from tick to tick."""
+        ends = [array for array in (self.times, self.at) if array is not None and array.size]
+        if not self.tick_ns or not self.times.size:
+            return
+        span_ns = max(int(array.max()) for array in ends) - int(self.times.min())
+        ticks = self.nr * span_ns // self.tick_ns
+        if ticks > _MAX_TICKS:
+            rule = f"must be longer: the histories have up to {ticks} ticks, the most is {_MAX_TICKS}"
+            raise _invalid("tick_ns", self.tick_ns, rule)
 
     def per_change(
         self, argument: str, values: npt.ArrayLike, dtype: type[np.generic], high: int, rule: str

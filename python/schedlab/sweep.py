@@ -17,7 +17,7 @@ import pandas as pd
 import xarray as xr
 
 from schedlab import _core
-from schedlab._arguments import bad_argument, choice
+from schedlab._arguments import bad_argument, choice, mapping
 from schedlab.kernel import Kernel
 from schedlab.machine import Machine
 from schedlab.runs import read_parquet
@@ -72,7 +72,9 @@ def sweep(
     Raises:
         ValueError: a dimension or a value is unknown, or breaks a rule; nothing has run.
     """
-    dimensions = {name: _values(name, values) for name, values in over.items()}
+    if executor is not None and not hasattr(executor, "submit"):
+        raise bad_argument("executor", executor, "must be None or a concurrent.futures.Executor")
+    dimensions = {name: _values(name, values) for name, values in mapping("over", over).items()}
     if not dimensions:
         raise bad_argument("over", dict(over), "must name at least one dimension with its values")
     points = [
@@ -168,6 +170,8 @@ class _Parts:
     """The finished points of a store: a Parquet file each, named by what ran."""
 
     def __init__(self, store: str | os.PathLike[str] | None, seeds: list[int]) -> None:
+        if store is not None and (not isinstance(store, str | os.PathLike) or not os.fspath(store)):
+            raise bad_argument("store", store, "must be None or the path of a folder")
         self.folder = None if store is None else Path(store)
         self.seeds = seeds
         if self.folder is not None:
@@ -181,7 +185,14 @@ class _Parts:
 
     def read(self, point: Scenario) -> pd.DataFrame | None:
         path = self.path(point)
-        return None if path is None or not path.is_file() else read_parquet(path)
+        if path is None or not path.is_file():
+            return None
+        frame = read_parquet(path)
+        facts = frame.attrs.get("provenance", {})
+        whole = facts.get("scenario_sha256") == point.sha256() and facts.get("schedlab") == _core.VERSION
+        if not whole or "seed" not in frame or list(frame["seed"]) != self.seeds:
+            raise bad_argument("store", str(path), "must be the part that its name says; remove it")
+        return frame
 
 
 def _frames(

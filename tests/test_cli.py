@@ -72,6 +72,7 @@ def test_reproduce_writes_tables_and_summary(tmp_path: Path, capsys: pytest.Capt
     out = " ".join(capsys.readouterr().out.split())
     assert "has_spare 4+" in out
     assert "5 points" in out
+    assert "In all: 1 tables, 19 rows: " in out
     content = json.loads(path.read_text())
     (table,) = content["tables"]
     assert table["table"] == "classification-octo"

@@ -27,6 +27,7 @@ from schedlab.runs import read_parquet
 from schedlab.scenario import Scenario
 from schedlab.simulate import simulate_scenario
 from schedlab.sweep import read_definition, sweep
+from schedlab.verdict import VERDICTS
 from schedlab.verify import Verification, verify
 
 BAD_INPUT = 2
@@ -155,8 +156,11 @@ def _reproduce(options: argparse.Namespace) -> int:
     for name in names:
         done.append(laboratory.reproduce(name))
         print(done[-1], end="\n\n", flush=True)
+    counts = summary(done)
+    verdicts = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
+    print(f"In all: {counts['tables']} tables, {counts['rows']} rows: {verdicts}; {counts['wall_s']:.0f} s")
     if options.json is not None:
-        whole = {"tables": [reproduction.to_dict() for reproduction in done], "summary": summary(done)}
+        whole = {"tables": [reproduction.to_dict() for reproduction in done], "summary": counts}
         _write_json(options.json, whole)
     return 0
 

@@ -472,7 +472,7 @@ TABLES: dict[str, Table] = {
             source=_ELIGIBLE,
             notes=_MMTESTS,
             most=MOST_MESSAGES,
-            seeds=6,
+            seeds=3,
             ipc="pipe",
             cgroup=True,
         ),
@@ -489,7 +489,7 @@ TABLES: dict[str, Table] = {
             source=_ELIGIBLE,
             notes=_MMTESTS,
             most=MOST_MESSAGES,
-            seeds=6,
+            seeds=3,
             cgroup=True,
         ),
         Table(

@@ -472,7 +472,7 @@ TABLES: dict[str, Table] = {
             source=_ELIGIBLE,
             notes=_MMTESTS,
             most=MOST_MESSAGES,
-            seeds=3,
+            seeds=4,
             ipc="pipe",
             cgroup=True,
         ),
@@ -489,7 +489,7 @@ TABLES: dict[str, Table] = {
             source=_ELIGIBLE,
             notes=_MMTESTS,
             most=MOST_MESSAGES,
-            seeds=3,
+            seeds=4,
             cgroup=True,
         ),
         Table(

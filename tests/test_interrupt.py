@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -26,7 +25,6 @@ except KeyboardInterrupt:
 """Minutes of work; it tells of its progress, and of the interrupt that it is sent."""
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGINT") or os.name == "nt", reason="needs POSIX signals")
 @pytest.mark.parametrize(("loops", "seeds", "threads"), [(50_000, 1, 1), (500, 400, 2)])
 def test_a_program_ends_soon_after_ctrl_c(loops: int, seeds: int, threads: int) -> None:
     program = subprocess.Popen(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -162,7 +161,6 @@ def test_a_bar_is_drawn_when_asked_for(dual_quad: sl.Machine, capsys: pytest.Cap
     sl.simulate(dual_quad, sl.Kernel("v5.6"), work, seeds=2, progress=True)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX timers")
 def test_ctrl_c_stops_a_long_simulation(dual_quad: sl.Machine) -> None:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

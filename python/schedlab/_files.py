@@ -11,9 +11,6 @@ from pathlib import Path
 
 from schedlab._arguments import bad_argument
 
-SUFFIX = ".tmp"
-"""What the names of unfinished files end with."""
-
 
 @contextlib.contextmanager
 def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
@@ -31,7 +28,7 @@ def written_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
     mode = target.stat().st_mode if target.exists() else None
     if mode is not None and not stat.S_ISREG(mode):
         raise bad_argument("path", os.fspath(path), "must be a regular file, or not exist yet")
-    beside = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}")
+    beside = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         yield beside
         if mode is not None:

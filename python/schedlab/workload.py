@@ -314,7 +314,7 @@ class Together:
     All start when the first one does. The clock, the counts and `Runs.metrics` are the first one's; what
     the CPUs and the balancer do is everybody's. The run ends with the first one.
 
-        sl.Together(sl.Tbench(8), sl.Workload([sl.CpuHog(count=4)]), cgroups="separate")
+        sl.Together(sl.Tbench(8), sl.Workload([sl.CpuHog(n=4)]), cgroups="separate")
 
     Attributes:
         works: the workloads. Only the first may have CPUs that go off and come back.

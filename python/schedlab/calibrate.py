@@ -217,11 +217,14 @@ def unfitted_costs(machine: Machine) -> dict[str, int]:
 
 
 def scaled(costs: Mapping[str, int], scale: int) -> dict[str, int]:
-    """The costs times scale / UNIT_SCALE, rounded half up; none falls to 0."""
-    return {
-        name: max(1, (value * scale + UNIT_SCALE // 2) // UNIT_SCALE) if value else 0
-        for name, value in costs.items()
-    }
+    """The costs times scale / UNIT_SCALE; integers stay integers, rounded half up, and none falls to 0."""
+    result: dict[str, int] = {}
+    for name, value in costs.items():
+        if isinstance(value, int):
+            result[name] = max(1, (value * scale + UNIT_SCALE // 2) // UNIT_SCALE) if value else 0
+        else:
+            result[name] = value * scale / UNIT_SCALE
+    return result
 
 
 def search(time_at: Callable[[int], float], target: float) -> tuple[int, list[tuple[int, float]]]:
